@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests import xla_reference
+from xlapy import opcodes
 from xlapy.hlo import edit
 from xlapy.hlo.traverse import ancestors, computation_post_order, find_call_cycle, find_cycle, post_order, print_order
 from xlapy.text import parse_hlo, print_module
@@ -105,3 +106,32 @@ def test_depth_needs_no_recursion() -> None:
     deep = parse_hlo("HloModule m\n" + "\n".join(calls))
     assert [c.name for c in computation_post_order(deep)] == [f"call{i}" for i in range(3000)]
     assert print_order(deep) == computation_post_order(deep)
+
+
+EDITS = {
+    "append": lambda c, i: edit.create(c, opcodes.ABS, [i["x"]]),
+    "operands": lambda c, i: edit.set_operands(i["r"], [i["a"], i["x"]]),
+    "one operand": lambda c, i: edit.replace_operand(i["r"], 0, i["x"]),
+    "uses": lambda c, i: edit.replace_uses(i["a"], i["x"]),
+    "control edge": lambda c, i: edit.add_control_edge(i["r"], i["d"]),
+    "no control edges": lambda c, i: edit.remove_control_edges(i["b"]),
+    "remove": lambda c, i: edit.remove(i["d"]),
+    "remove a parameter": lambda c, i: edit.remove_parameter(i["y"]),
+    "reorder": lambda c, i: edit.reorder(c, [i[name] for name in ("x", "y", "a", "b", "r", "d")]),
+}
+
+
+@pytest.mark.parametrize("change", EDITS)
+def test_the_post_order_follows_each_edit(change):
+    text = """ENTRY e { x = f32[] parameter(0)  y = f32[] parameter(1)  a = f32[] sine(x)
+    b = f32[] cosine(x), control-predecessors={a}  d = f32[] tan(x)  ROOT r = f32[] add(b, a) }"""
+    computation = parse_hlo(text).entry_computation
+    before = post_order(computation)
+    before_copy = list(before)
+    before.clear()
+    assert post_order(computation) == before_copy, "callers own what they get"
+    EDITS[change](computation, {i.name: i for i in computation})
+    found = post_order(computation)
+    computation._post_order = None
+    assert found == post_order(computation)
+    assert found != before_copy

@@ -250,15 +250,12 @@ def evaluation_count(
     user_counts: the counts of the instruction's users in the kernel.
     """
     iterations = domain.rows * domain.length
-    counts = {
-        AccessPattern.IDENTITY: iterations,
-        AccessPattern.PER_ROW: domain.rows,
-        AccessPattern.ROW_DEPENDENT: domain.rows,
-        AccessPattern.PER_COLUMN: iterations,
-        AccessPattern.SCALAR: 1,
-    }
-    if pattern in counts:
-        return counts[pattern]
+    if pattern is AccessPattern.IDENTITY or pattern is AccessPattern.PER_COLUMN:
+        return iterations
+    if pattern is AccessPattern.PER_ROW or pattern is AccessPattern.ROW_DEPENDENT:
+        return domain.rows
+    if pattern is AccessPattern.SCALAR:
+        return 1
     users = instruction.users_in(user_counts)
     if not users:
         return iterations

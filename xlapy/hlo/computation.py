@@ -32,6 +32,7 @@ class Computation:
     __slots__ = (
         "_callers",
         "_instructions",
+        "_post_order",
         "_program_shape",
         "execution_thread",
         "module",
@@ -49,6 +50,8 @@ class Computation:
         self._instructions: dict[Instruction, None] = {}
         self._callers: dict[Instruction, None] = {}
         self._program_shape: ProgramShape | None = None
+        self._post_order: tuple[Instruction, ...] | None = None
+        """The result of `traverse.post_order`, until an edit adds, removes or reorders instructions or edges."""
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:

@@ -89,6 +89,7 @@ def append_with_name(computation: Computation, instruction: Instruction) -> None
     """Like `append`, but keeps the instruction's name; for parsers that make names unique later."""
     instruction.parent = computation
     computation._instructions[instruction] = None
+    computation._post_order = None
     for operand in instruction.operands:
         _add_user(operand, instruction)
     for called in instruction.computations:
@@ -139,6 +140,7 @@ def set_operands(instruction: Instruction, operands: Sequence[Instruction]) -> N
     instruction.operands = tuple(operands)
     if instruction.parent is None:
         return
+    instruction.parent._post_order = None
     for old in set(before) - set(operands):
         if old._users:
             old._users.pop(instruction, None)
@@ -221,9 +223,15 @@ def _swap_operand(user: Instruction, operand: Instruction, replacement: Instruct
     if operand in after:
         after = tuple([replacement if o is operand else o for o in after])
     user.operands = after
+    _forget_order(user)
     if operand._users:
         operand._users.pop(user, None)
     _add_user(replacement, user)
+
+
+def _forget_order(instruction: Instruction) -> None:
+    if instruction.parent is not None:
+        instruction.parent._post_order = None
 
 
 def add_control_edge(before: Instruction, after: Instruction) -> None:
@@ -236,6 +244,7 @@ def add_control_edge(before: Instruction, after: Instruction) -> None:
         before._control_successors = {}
     after._control_predecessors[before] = None
     before._control_successors[after] = None
+    _forget_order(after)
 
 
 def remove_control_edges(instruction: Instruction) -> None:
@@ -247,6 +256,7 @@ def remove_control_edges(instruction: Instruction) -> None:
         assert after._control_predecessors is not None
         del after._control_predecessors[instruction]
     instruction._control_predecessors = instruction._control_successors = None
+    _forget_order(instruction)
 
 
 def remove(instruction: Instruction) -> None:
@@ -266,6 +276,7 @@ def remove(instruction: Instruction) -> None:
     set_operands(instruction, ())
     set_computations(instruction, ())
     del computation._instructions[instruction]
+    computation._post_order = None
     instruction.parent = None
 
 
@@ -278,6 +289,7 @@ def remove_parameter(parameter: Instruction) -> None:
     for behind in computation.parameters[parameter.parameter_number :]:
         behind.attributes = behind.attributes.replace(number=behind.parameter_number - 1)
     del computation._instructions[parameter]
+    computation._post_order = None
     computation._program_shape = None
     parameter.parent = None
 
@@ -299,6 +311,7 @@ def reorder(computation: Computation, order: Iterable[Instruction]) -> None:
     if ordered.keys() != computation._instructions.keys():
         raise InvalidArgumentError(f"the new order does not contain each instruction of {computation.name} once")
     computation._instructions = ordered
+    computation._post_order = None
 
 
 def reorder_computations(module: Module, order: Iterable[Computation]) -> None:

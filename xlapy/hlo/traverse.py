@@ -22,13 +22,17 @@ def post_order(computation: Computation) -> list[Instruction]:
 
     Visits depth first from each instruction without users, in the order of the computation. Control predecessors are
     visited before operands, the last one first; operands are visited in order.
+
+    The order is kept until the computation changes, because most passes need it and change few computations.
     """
-    done: set[Instruction] = set()
-    order: list[Instruction] = []
-    for instruction in computation:
-        if not instruction.has_users:
-            _visit(instruction, done, order)
-    return order
+    if computation._post_order is None:
+        done: set[Instruction] = set()
+        order: list[Instruction] = []
+        for instruction in computation:
+            if not instruction.has_users:
+                _visit(instruction, done, order)
+        computation._post_order = tuple(order)
+    return list(computation._post_order)
 
 
 def _visit(root: Instruction, done: set[Instruction], order: list[Instruction]) -> None:
