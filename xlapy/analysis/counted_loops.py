@@ -40,6 +40,45 @@ def estimated_trip_count(loop: Instruction) -> float:
     return min((_bound(loop, one) for one in _joined(condition)), default=inf)
 
 
+def exact_trip_count(loop: Instruction) -> int | None:
+    """Returns the trip count of a loop that adds a constant to a counter until it reaches another; None for others.
+
+    Neither conversions nor overflows of the counter are followed.
+    """
+    condition, body = loop.computations
+    compare, state, (initial,) = condition.root_instruction, body.root_instruction, loop.operands
+    if compare.op is not opcodes.COMPARE or state.op is not opcodes.TUPLE or initial.op is not opcodes.TUPLE:
+        return None
+    direction = compare.attributes_as(CompareAttributes).direction
+    left, right = compare.operands
+    if left.op is opcodes.CONSTANT:
+        left, right, direction = right, left, _MIRRORED.get(direction, direction)
+    number, limit = _Value(left).element(), _Value(right).constant()
+    if number is None or limit is None or direction not in _MIRRORED:
+        return None
+    first, step = _Value(initial.operands[number]).constant(), _constant_step(state.operands[number], number)
+    if first is None or not step or (step > 0) != (direction in _UPWARD):
+        return None
+    distance = limit + (direction is ComparisonDirection.LE) - (direction is ComparisonDirection.GE) - first
+    count = max(0, -(-distance // step))
+    t = left.shape.element_type
+    lowest, highest = (-(1 << t.bits - 1), (1 << t.bits - 1) - 1) if t.is_signed else (0, (1 << t.bits) - 1)
+    return count if lowest <= first + count * step <= highest else None
+
+
+def _constant_step(following: Instruction, number: int) -> int | None:
+    """Returns the constant that an instruction adds to an element of the state."""
+    if following.op not in (opcodes.ADD, opcodes.SUBTRACT):
+        return None
+    left, right = following.operands
+    if following.op is opcodes.ADD and left.op is opcodes.CONSTANT:
+        left, right = right, left
+    constant = _Value(right).constant()
+    if constant is None or _Value(left).element() != number:
+        return None
+    return constant if following.op is opcodes.ADD else -constant
+
+
 @dataclass(frozen=True, slots=True)
 class _Value:
     """An instruction, and the calls that its parameters belong to, from the innermost fusion or call outward."""

@@ -27,6 +27,7 @@ from xlapy.codegen.emitters.convolution.strategies import (
     WinogradStrategy,
 )
 from xlapy.codegen.emitters.elementwise import LoopStrategy
+from xlapy.codegen.emitters.elementwise_loops import ElementwiseLoopStrategy
 from xlapy.codegen.emitters.interleaved import InterleavedStrategy
 from xlapy.codegen.emitters.matmul.dot import (
     DirectGemmStrategy,
@@ -72,6 +73,7 @@ STRATEGIES: tuple[Strategy[Any], ...] = (
     DirectConvolutionStrategy(),
     WinogradStrategy(),
     Im2colStrategy(),
+    ElementwiseLoopStrategy(),
     ConcatenateStrategy(),
     ScanStrategy(),
     PoolingStrategy(),
@@ -148,7 +150,7 @@ def _answers(region: Region) -> tuple[list[tuple[str, float]], tuple[tuple[str, 
 def _answer(strategy: Strategy[Any], region: Region) -> Candidate | Rejection:
     if strategy.computes_elements:
         for instruction in region.instructions:
-            if instruction.op in (opcodes.SELECT_AND_SCATTER, opcodes.RAGGED_DOT):
+            if instruction.op in (opcodes.SELECT_AND_SCATTER, opcodes.RAGGED_DOT, opcodes.WHILE):
                 return Rejection(f"{instruction.name} ({instruction.op.name}) is not computed element by element")
     return strategy.candidate(region)
 

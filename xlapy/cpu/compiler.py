@@ -15,11 +15,13 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.emitters.attention.gradient_strategy import reason_against_gradient
 from xlapy.codegen.emitters.attention.strategy import has_attention_kernel
 from xlapy.codegen.emitters.convolution.factors import group_size
+from xlapy.codegen.emitters.elementwise_loops import reason_against_elementwise_loop, reason_of_instructions
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.codegen.emitters.select_and_scatter.strategies import gathers_sources
 from xlapy.codegen.fusion.attention import FuseAttention
 from xlapy.codegen.fusion.attention_gradients import FuseAttentionGradients
 from xlapy.codegen.fusion.decisions import Decision, Explain, decisions_text
+from xlapy.codegen.fusion.elementwise_loops import FuseElementwiseLoops
 from xlapy.codegen.fusion.fuse_instructions import Fuse, Unfuse
 from xlapy.codegen.fusion.pooling_gradients import FusePoolingGradients
 from xlapy.codegen.plan import demanded_plan, described
@@ -140,6 +142,11 @@ def passes(
         SplitReductions(),
         FusePoolingGradients(lambda fusion: gathers_sources(region_of(fusion, host_target())), explain),
         FuseAttentionGradients(lambda fusion: reason_against_gradient(region_of(fusion, host_target())), explain),
+        FuseElementwiseLoops(
+            reason_of_instructions,
+            lambda fusion: reason_against_elementwise_loop(region_of(fusion, host_target())),
+            explain,
+        ),
         Fuse(explain=explain, on_copy=copied),
         FuseAttention(lambda fusion: has_attention_kernel(region_of(fusion, host_target())), explain),
         RematerializeSplats(),

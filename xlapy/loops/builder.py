@@ -313,13 +313,17 @@ class Builder(PositionArithmetic):
         initial: Sequence[Value],
         test: Callable[[Sequence[Value]], Value],
         body: Callable[[Sequence[Value]], Sequence[Value]],
+        *,
+        is_bounded: bool = True,
     ) -> list[Value]:
         """Emits a loop that runs while `test(values)` is true; `body(values)` returns the next values.
 
+        is_bounded: whether the sizes of arrays bound the iterations; otherwise, nothing is moved out of the body.
         Returns the final values.
         """
         outer = self.block
         statement = While(Block(outer, is_conditional=True), None, Block(outer, is_conditional=True))
+        statement.is_bounded = is_bounded
         self.block = statement.test
         for start in initial:
             statement.carries.append(Carry(start, self._fresh("carry", start.type, statement.test)))
@@ -327,6 +331,7 @@ class Builder(PositionArithmetic):
         statement.condition = test(variables)
         statement.body.parent, statement.body.depth = statement.test, statement.test.depth + 1
         self.block = statement.body
+        self.block.is_cold = not is_bounded
         for carry, value in zip(statement.carries, body(variables), strict=True):
             carry.next = value
         self.block = outer

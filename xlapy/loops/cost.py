@@ -41,6 +41,9 @@ from xlapy.loops.positions import is_equal_in_lanes
 _MAX_SHUFFLED_STRIDE: Final = 4
 """The largest stride of lanes that are loaded as contiguous vectors and shuffled."""
 
+UNBOUNDED_LOOP_ITERATIONS: Final = 16
+"""The iterations that an estimate assumes for a loop that no size bounds."""
+
 _INTEGER_DIVISIONS: Final = frozenset({"sdiv", "udiv", "srem", "urem"})
 
 
@@ -48,7 +51,7 @@ class KernelCost:
     """The estimated cost of one kernel.
 
     while_iterations: the iterations of a loop whose end depends on loaded data; None for as many as the largest array
-    has elements for each parallel iteration, which bounds them.
+    has elements for each parallel iteration, which bounds them, and for endless loops where no size bounds them.
     """
 
     def __init__(self, kernel: Kernel, while_iterations: int | None = 1) -> None:
@@ -58,6 +61,7 @@ class KernelCost:
         self._vector_bytes = kernel.vector_bytes
         self._unknown_extent = -(-largest // max(1, divided))
         self._while_iterations = self._unknown_extent if while_iterations is None else while_iterations
+        self._unbounded_iterations = float(1 << 40 if while_iterations is None else UNBOUNDED_LOOP_ITERATIONS)
         self._touched: dict[Buffer, float] = {}
         self._vector: For | None = None
         self.loops: dict[For | While, tuple[float, float]] = {}
@@ -97,7 +101,9 @@ class KernelCost:
         if isinstance(loop, While):
             loads = any(map(_loads, inner_blocks(loop)))
             iterations = float(self._while_iterations if loads else 1)
-            if loop.body.is_cold:
+            if not loop.is_bounded:
+                iterations = self._unbounded_iterations
+            elif loop.body.is_cold:
                 return self._block(loop.test, times, unknown_extent)
             inner = 1
         else:

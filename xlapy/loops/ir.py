@@ -338,12 +338,16 @@ def runs_at_most_once(extent: Value) -> bool:
 
 @dataclass(eq=False, slots=True)
 class While:
-    """Repeats as long as `condition`, computed in `test` from the carries' variables, is true."""
+    """Repeats as long as `condition`, computed in `test` from the carries' variables, is true.
+
+    is_bounded: whether the sizes of the kernel's arrays bound the iterations. Otherwise, the loop may never end.
+    """
 
     test: Block
     condition: Value | None
     body: Block
     carries: list[Carry] = field(default_factory=list[Carry])
+    is_bounded: bool = True
 
 
 @dataclass(eq=False, slots=True)

@@ -5,7 +5,7 @@ Responsible for counting. Does not depend on which kernels are unrolled.
 
 from __future__ import annotations
 
-from xlapy.loops.ir import Block, For, Kernel, Statement, Store, Value, inner_blocks
+from xlapy.loops.ir import Block, For, Kernel, Statement, Store, Value, While, inner_blocks
 
 UNBOUNDED = 1 << 20
 """The number of statements that a loop counts as whose extent is not known at compile time: more than any limit."""
@@ -58,4 +58,6 @@ def _statement_count(statement: Statement) -> int:
         combined = 0 if statement.combine is None else statement.accumulators + statement.width.bit_length()
         iterations = -(-statement.extent // statement.width) + combined
         return iterations * unrolled_statement_count(statement.body)
+    if isinstance(statement, While) and not statement.is_bounded:
+        return UNBOUNDED  # an unrolled kernel does not poll
     return 1 + sum(map(unrolled_statement_count, inner_blocks(statement)))

@@ -70,6 +70,8 @@ def _duration(instruction: Instruction, alone: float, durations: Mapping[Computa
         return trip_count * (sum(called) + _ITERATION_MICROSECONDS) if trip_count else 0.0
     if instruction.op in (opcodes.CALL, opcodes.CONDITIONAL):
         return max(called)
+    if instruction.op is opcodes.FUSION and any(inner.op is opcodes.WHILE for inner in instruction.computations[0]):
+        return max(called)  # iterations of elementwise loops take less than kernels on whole arrays
     return alone
 
 

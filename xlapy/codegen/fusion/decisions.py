@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class DecisionKind(Enum):
-    """The kinds of decisions about one instruction; the last four are about kernels."""
+    """The kinds of decisions about one instruction; the last five are about kernels."""
 
     KERNEL = "kernel"
     """The instruction gets a kernel of its own."""
@@ -27,6 +27,8 @@ class DecisionKind(Enum):
     """Two dots and the row reductions between them become one kernel."""
     POOLING_GRADIENT = "pooling gradient"
     """A select-and-scatter, the pad before it and the slice after it become one kernel."""
+    ELEMENTWISE_LOOP = "elementwise loop"
+    """A loop becomes one kernel, which runs all iterations for some elements after the other."""
     SEPARATE = "separate"
     """Two kernels stay separate."""
 

@@ -17,6 +17,7 @@ from xlapy import opcodes
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.codegen.epilogue import CONTRACTIONS
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain, ignore_decision
+from xlapy.codegen.fusion.elementwise_loops import is_fused
 from xlapy.codegen.fusion.groups import ALWAYS_DUPLICATED, FusionGroup, is_profitable_to_duplicate
 from xlapy.codegen.fusion.multi_output import fuse_multi_output
 from xlapy.codegen.plan import has_plan
@@ -240,8 +241,10 @@ class _Fuser:
 
 
 def _runs_on_arrays(computation: Computation) -> bool:
-    """Whether a computation works on whole arrays, so that its instructions can be fused. Reducers do not."""
-    return computation.is_entry or any(caller.op in _CALLERS for caller in computation.callers)
+    """Whether a computation works on whole arrays, so that its instructions can be fused. Reducers do not, and neither
+    do loops that are kernels."""
+    is_called = any(caller.op in _CALLERS for caller in computation.callers)
+    return computation.is_entry or (is_called and not is_fused(computation))
 
 
 def _can_fuse(instruction: Instruction) -> bool:
