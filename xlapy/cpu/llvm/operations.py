@@ -23,6 +23,7 @@ _FLOAT_INTRINSICS: Final = {
 _INTEGER: Final = frozenset(
     {"add", "sub", "mul", "sdiv", "udiv", "srem", "urem", "and", "or", "xor", "shl", "lshr", "ashr"}
 )
+_DIVISIONS: Final = frozenset({"sdiv", "udiv", "srem", "urem"})
 _INTEGER_INTRINSICS: Final = frozenset({"smin", "smax", "umin", "umax"})
 _CASTS: Final = frozenset({"sext", "zext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "bitcast"})
 
@@ -81,6 +82,8 @@ def _ldexp(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
 
 def _integer(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
     type, op = llvm_type(value.type, lanes), value.op
+    if op in _DIVISIONS and lanes > 1 and _is_divided_as_float(value):
+        return _divide_as_float(ir, value, args, lanes)
     if op in _INTEGER:
         return ir.assign(f"{op} {type} {args[0]}, {args[1]}")
     if op == "neg":
@@ -90,6 +93,30 @@ def _integer(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
         return ir.call(type, name, [(type, arg) for arg in args])
     assert op == "ctlz", f"no such integer operation: {op}"
     return ir.call(type, name, [(type, args[0]), ("i1", "false")])
+
+
+def _is_divided_as_float(value: Value) -> bool:
+    """Whether vectors of a division use floats. LLVM divides by constants with products."""
+    signed_or_native = value.op in ("sdiv", "srem") or vector_bytes() == 64
+    return value.type.bits <= 32 and value.args[1].op != "const" and signed_or_native
+
+
+def _divide_as_float(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
+    """Emits an exact integer division by a division of floats with at least 8 more bits: processors divide integers in
+    one lane only.
+
+    The quotient of n bits x / y is an integer or at least 1 / |y| away from the next one. Rounding changes it by less:
+    at most |x / y| / 2^(n + 8).
+    """
+    integer, wide = value.type, F64 if value.type.bits == 32 else F32
+    type, floats = llvm_type(integer, lanes), llvm_type(wide, lanes)
+    kind = "s" if value.op in ("sdiv", "srem") else "u"
+    left, right = (ir.assign(f"{kind}itofp {type} {arg} to {floats}") for arg in args)
+    quotient = ir.assign(f"fdiv {floats} {left}, {right}")
+    whole = ir.assign(f"fpto{kind}i {floats} {quotient} to {type}")
+    if value.op in ("sdiv", "udiv"):
+        return whole
+    return ir.assign(f"sub {type} {args[0]}, {ir.assign(f'mul {type} {whole}, {args[1]}')}")
 
 
 def _convert(ir: IrBuilder, value: Value, operand: str, lanes: int) -> str:
