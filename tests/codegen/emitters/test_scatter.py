@@ -122,6 +122,21 @@ def test_extremes_of_zeros_and_nan(t: str, op: str, window: tuple[int, ...]):
 
 
 @pytest.mark.parametrize("op", ["maximum", "minimum"])
+@pytest.mark.parametrize("t", [np.float32, np.float64])
+def test_extremes_of_many_updates_each(t: type, op: str):
+    """Most updates do not change their element, and are not stored."""
+    special = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan])
+    generator = np.random.default_rng(0)
+    module = row_scatter("f32" if t is np.float32 else "f64", op, 40, (), 2000)
+    index = generator.integers(-2, 42, 2000).astype(np.int32)
+    for count in (2, 4, 6, 7):
+        first, updates = (generator.choice(special[:count], n).astype(t) for n in (40, 2000))
+        found = assert_equal_to_interpreter(module, first, index, updates)
+        expected = np.asarray(INTERPRETER.compile(module)(first, index, updates))
+        assert np.array_equal(np.signbit(found[found == 0]), np.signbit(expected[expected == 0]))
+
+
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
 @pytest.mark.parametrize("operands", ["a, a", "b, b", "b, a"])
 def test_extremes_of_either_parameter(op: str, operands: str):
     """The computation may name its parameters in any order, or one of them twice."""

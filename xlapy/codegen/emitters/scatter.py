@@ -33,6 +33,9 @@ MIN_TASK_ROW_BYTES = 512
 """The bytes of a window's row, at least, that one task combines if the columns of wide windows are split into tasks:
 threads then seldom write to one cache line, and reading the index vectors once for each task costs little."""
 
+MIN_UPDATES_PER_EXTREME = 8
+"""The updates of each maximum or minimum from which on most do not change it, so that a branch is predicted."""
+
 
 def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
     """Returns the kernel that combines the updates with the targets. Buffers: indices, updates, targets."""
@@ -150,16 +153,39 @@ class _ScatterEmitter:
         pairs = zip(self.targets, types, strict=True)
         current = [load_element(self.builder, buffer, offset, t) for buffer, t in pairs]
         values = [self.lowering.element(update, source_index) for update in self.updates]
-        results = self.combined(current, values)
-        for buffer, t, element in zip(self.targets, types, results, strict=True):
-            store_element(self.builder, buffer, offset, element, t)
+        with self.where_it_changes(current[0], values[0]):
+            results = self.combined(current, values)
+            for buffer, t, element in zip(self.targets, types, results, strict=True):
+                store_element(self.builder, buffer, offset, element, t)
+
+    @contextmanager
+    def where_it_changes(self, current: Element, update: Element) -> Iterator[None]:
+        """Opens a branch for the updates of a maximum or minimum that may change it, which few of many do.
+
+        A load of an element that the updates just before have stored waits for that store, or is repeated.
+        """
+        are_many = self.updates[0].shape.size >= MIN_UPDATES_PER_EXTREME * math.prod(self.shape)
+        if self.builder.block.in_vector or not self.is_extreme or not are_many:
+            yield
+            return
+        assert isinstance(current, Value) and isinstance(update, Value)
+        beyond = "lt" if self.instruction.to_apply.root_instruction.op is opcodes.MAXIMUM else "gt"
+        is_within = self.builder.compare(f"o{beyond}", update, current)
+        with self.builder.branch(self.builder.logical_not(is_within), is_cold=True):
+            yield
+
+    @property
+    def is_extreme(self) -> bool:
+        """Whether the computation is the maximum or minimum of two floats."""
+        root, t = self.instruction.to_apply.root_instruction, self.operands[0].shape.element_type
+        is_extreme = root.op in (opcodes.MAXIMUM, opcodes.MINIMUM) and all(map(is_parameter, root.operands))
+        return is_extreme and len(set(root.operands)) == 2 and t in (F32, F64)
 
     def combined(self, current: list[Element], updates: list[Element]) -> list[Element]:
         """Applies the computation of the scatter to current values and updates."""
-        root, t = self.instruction.to_apply.root_instruction, self.operands[0].shape.element_type
-        is_extreme = root.op in (opcodes.MAXIMUM, opcodes.MINIMUM) and all(map(is_parameter, root.operands))
-        if is_extreme and len(set(root.operands)) == 2 and t in (F32, F64):
-            return [self.extreme(root.op is opcodes.MAXIMUM, current[0], updates[0])]
+        if self.is_extreme:
+            is_maximum = self.instruction.to_apply.root_instruction.op is opcodes.MAXIMUM
+            return [self.extreme(is_maximum, current[0], updates[0])]
         result = self.lowering.apply(self.instruction.to_apply, [*current, *updates])
         return result if isinstance(result, list) else [result]
 
