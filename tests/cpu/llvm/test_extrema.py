@@ -43,8 +43,11 @@ def test_all_pairs_of_special_values(type, op, width):
     np.testing.assert_array_equal(np.signbit(found)[numbers], np.signbit(wanted)[numbers])
 
 
-@pytest.mark.parametrize(("type", "width"), [(F32, 4), (F32, 8), (F32, 16), (F64, 2), (F64, 4), (F64, 8)], ids=str)
-def test_vectors_use_the_range_instruction(type, width):
+RANGE_WIDTHS = [(F32, 1), (F32, 4), (F32, 8), (F32, 16), (F64, 1), (F64, 2), (F64, 4), (F64, 8)]
+
+
+@pytest.mark.parametrize(("type", "width"), RANGE_WIDTHS, ids=str)
+def test_numbers_and_vectors_use_the_range_instruction(type, width):
     has_instruction = target_processor().vector_bytes == 64 and "avx512dq" in target_processor().features
     text = module_text(extrema(type, "max", 64, width))
     assert ("avx512.mask.range" in text) == has_instruction

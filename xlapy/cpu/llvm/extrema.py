@@ -12,7 +12,7 @@ from typing import Final
 
 from xlapy.cpu.llvm.processor import target_processor
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
-from xlapy.loops import F32, F64, Value
+from xlapy.loops import F32, F64, I1, Value
 
 _MINIMUM, _MAXIMUM = 0b0100, 0b0101
 """The immediate operands of `vrange`: the smaller or greater operand, with its own sign."""
@@ -30,10 +30,10 @@ def emit_extremum(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> s
     if not _has_range_instruction(value, lanes):
         name = "maximum" if value.op == "max" else "minimum"
         return ir.call(vector, f"llvm.{name}.{suffix(value.type, lanes)}", [(vector, arg) for arg in args])
-    chosen = _emit_range(ir, value, args, lanes)
+    chosen = _emit_range(ir, value, args, lanes) if lanes > 1 else _emit_scalar_range(ir, value, args)
     is_nan = ir.assign(f"fcmp uno {vector} {args[0]}, {args[1]}")
     total = ir.assign(f"fadd {vector} {args[0]}, {args[1]}")
-    return ir.assign(f"select <{lanes} x i1> {is_nan}, {vector} {total}, {vector} {chosen}")
+    return ir.assign(f"select {llvm_type(I1, lanes)} {is_nan}, {vector} {total}, {vector} {chosen}")
 
 
 def _has_range_instruction(value: Value, lanes: int) -> bool:
@@ -42,7 +42,15 @@ def _has_range_instruction(value: Value, lanes: int) -> bool:
         return False
     processor = target_processor()
     has_instruction = processor.vector_bytes == 64 and "avx512dq" in processor.features
-    return has_instruction and value.type.bits * lanes in _WIDTHS
+    return has_instruction and (lanes == 1 or value.type.bits * lanes in _WIDTHS)
+
+
+def _emit_scalar_range(ir: IrBuilder, value: Value, args: list[str]) -> str:
+    """Emits the instruction on the first lane of a register, where numbers are."""
+    type, lanes = llvm_type(value.type), 128 // value.type.bits
+    vector = llvm_type(value.type, lanes)
+    operands = [ir.assign(f"insertelement {vector} poison, {type} {arg}, i64 0") for arg in args]
+    return ir.assign(f"extractelement {vector} {_emit_range(ir, value, operands, lanes)}, i64 0")
 
 
 def _emit_range(ir: IrBuilder, value: Value, args: list[str], lanes: int) -> str:
