@@ -30,7 +30,7 @@ def vector_lanes(module: Module) -> list[int]:
 def test_vectors_are_as_wide_as_the_last_elements(count: int):
     """LLVM has not ended on such a program with vectors of 64 lanes, of which all but two repeated others."""
     module = parse_hlo(WINDOWS.format(count))
-    assert max(vector_lanes(module)) <= 1 << (count - 1).bit_length()
+    assert max(vector_lanes(module), default=0) <= 1 << (count - 1).bit_length()
     x = np.arange(2 * count).reshape(2, count) % 3 == 0
     np.testing.assert_array_equal(Client("cpu").compile(module)(x), [x.any(0), x[1]])
 

@@ -86,6 +86,76 @@ def test_loops_that_run_longer_or_for_an_unknown_time_stay() -> None:
     assert_unchanged(counting("parameter(1)", 5), "simplify-loops")
 
 
+def in_loop(inner_step: str, inner_limit: int, first: str = "constant(0)", t: str = "s32", size: int = 2) -> str:
+    """A loop in a loop; the inner one adds its counter to a vector once per iteration."""
+    inner, outer = f"({t}[], s32[{size}])", f"(s32[], s32[{size}])"
+    return program(
+        f"x = s32[{size}] parameter(0)",
+        "z = s32[] constant(0)",
+        f"init = {outer} tuple(z, x)",
+        f"w = {outer} while(init), condition=outer_less, body=outer_step",
+        f"ROOT r = s32[{size}] get-tuple-element(w), index=1",
+        before=f"""
+less {{
+  p = {inner} parameter(0)
+  i = {t}[] get-tuple-element(p), index=0
+  limit = {t}[] constant({inner_limit})
+  ROOT l = pred[] compare(i, limit), direction=LT
+}}
+step {{
+  q = {inner} parameter(0)
+  j = {t}[] get-tuple-element(q), index=0
+  v = s32[{size}] get-tuple-element(q), index=1
+  by = {t}[] constant({inner_step})
+  a = {t}[] add(j, by)
+  c = s32[] convert(j)
+  b = s32[{size}] broadcast(c), dimensions={{}}
+  d = s32[{size}] add(v, v)
+  n = s32[{size}] add(d, b)
+  ROOT t = {inner} tuple(a, n)
+}}
+outer_less {{
+  m = {outer} parameter(0)
+  k = s32[] get-tuple-element(m), index=0
+  most = s32[] constant(3)
+  ROOT o = pred[] compare(k, most), direction=LT
+}}
+outer_step {{
+  s = {outer} parameter(0)
+  e = s32[] get-tuple-element(s), index=0
+  u = s32[{size}] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  f = s32[] add(e, one)
+  start = {t}[] {first}
+  begin = {inner} tuple(start, u)
+  g = {inner} while(begin), condition=less, body=step
+  h = s32[{size}] get-tuple-element(g), index=1
+  ROOT y = {outer} tuple(f, h)
+}}
+""",
+    )
+
+
+def loop_count(module: Module) -> int:
+    return sum(i.op is opcodes.WHILE for i in module.instructions())
+
+
+@pytest.mark.parametrize(("step", "limit", "first"), [("1", 5, "constant(0)"), ("3", 20, "constant(-3)")])
+def test_a_short_loop_in_a_loop_is_unrolled(step: str, limit: int, first: str) -> None:
+    assert loop_count(simplified(in_loop(step, limit, first))) == 1
+
+
+def test_inner_loops_that_run_longer_or_on_larger_arrays_stay() -> None:
+    assert_unchanged(in_loop("1", 9), "simplify-loops")
+    assert_unchanged(in_loop("1", 4, size=129), "simplify-loops")
+    assert_unchanged(in_loop("1", 4, first="copy(e)"), "simplify-loops")
+
+
+def test_the_counter_of_an_unrolled_loop_does_not_overflow() -> None:
+    """120 + 5 is 125, + 5 is -126, which is below the limit: the loop runs for more than two iterations."""
+    assert_unchanged(in_loop("5", 127, "constant(120)", "s8"), "simplify-loops")
+
+
 def test_control_edges_are_kept_by_the_body() -> None:
     text = counting("constant(4)", 5, extra=", control-predecessors={y}").replace(
         "  z = s32[]", "  y = f32[2] abs(x)\n  z = s32[]"

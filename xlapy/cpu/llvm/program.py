@@ -122,7 +122,7 @@ class _ProgramEmitter(KernelCallEmitter):
 
     def function_body(self, outlined: OutlinedThunk) -> FunctionState:
         """Emits the thunks of a function, with the loads and stores of its stack slots."""
-        function = FunctionState()
+        function = FunctionState(vectors=frozenset(outlined.vectors))
         for slice_ in dict.fromkeys([*outlined.loaded, *outlined.stored]):
             self.add_stack_slot(function, slice_)
         for slice_ in outlined.loaded:

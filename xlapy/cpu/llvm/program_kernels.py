@@ -69,7 +69,8 @@ class KernelCallEmitter(CallEmitter):
         if thunk.unrolled:
             bounds = KernelBounds.of(checks, thunk, LEAVE_PROGRAM)
             function.can_fail |= bounds is not None
-            emit_unrolled_kernel(thunk.kernel, function.ir, function.prologue, pointers, bounds)
+            vectors = {b for b, s in zip(thunk.kernel.buffers, thunk.slices, strict=True) if s in function.vectors}
+            emit_unrolled_kernel(thunk.kernel, function.ir, function.prologue, pointers, vectors, bounds)
             function.unrolled.append(thunk)
             return
         name = self.kernel_functions[thunk] = self._kernel_name(thunk)

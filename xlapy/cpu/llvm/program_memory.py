@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from xlapy.analysis.memory.graph import ALIGNMENT
 from xlapy.cpu.llvm.parallel.parts import ModuleParts
 from xlapy.cpu.llvm.text import IrBuilder
+from xlapy.cpu.llvm.unrolled import MAX_SCALAR_ELEMENTS
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.cpu.program.native_program import NativeProgram
@@ -59,6 +60,8 @@ class FunctionState:
     """An LLVM function under construction."""
 
     ir: IrBuilder = field(default_factory=IrBuilder)
+    vectors: frozenset[BufferSlice] = frozenset()
+    """The stack slots that are one value each."""
     bases: dict[int, str] = field(default_factory=dict[int, str])
     """The registers with entries of the address table."""
     pointers: dict[BufferSlice, str] = field(default_factory=dict[BufferSlice, str])
@@ -216,12 +219,15 @@ class ProgramMemoryEmitter:
 
 
 def _copy_vectors(slice_: BufferSlice) -> Iterator[tuple[int, str]]:
-    """Yields the offsets and types of the vectors in which a small array is copied.
+    """Yields the offsets and types of the vectors, or of the numbers, in which a small array is copied.
 
     LLVM promotes to registers only stack slots that are loaded and stored as values; memmove would keep them in memory.
     """
     t = slice_.shape.element_type
     width = t.byte_size // (2 if t.is_complex else 1)
+    if slice_.size <= width * MAX_SCALAR_ELEMENTS:
+        yield from ((offset, f"i{8 * width}") for offset in range(0, slice_.size, width))
+        return
     for offset in range(0, slice_.size, _MAX_COPY_VECTOR_BYTES):
         count = min(_MAX_COPY_VECTOR_BYTES, slice_.size - offset) // width
         yield offset, f"i{8 * width}" if count == 1 else f"<{count} x i{8 * width}>"

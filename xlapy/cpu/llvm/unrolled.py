@@ -8,23 +8,34 @@ Responsible for indices that are known at compile time. Does not decide which ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
 from xlapy.cpu.llvm.kernels import Emitter
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type
-from xlapy.loops import I64, Affine, AxisKind, Buffer, For, Kernel, ScalarType, Store, Value
+from xlapy.loops import I64, Affine, AxisKind, Buffer, For, Kernel, Location, ScalarType, Store, Value
 from xlapy.loops.ir import Block, Statement
 
 Lanes = tuple[int, ...]
 
+MAX_SCALAR_ELEMENTS = 3
+"""The largest array whose elements are numbers of their own. Programs with such arrays, as points in space, compute
+their elements separately, too: moving them into vectors and back takes longer than the operations that vectors save."""
+
 
 def emit_unrolled_kernel(
-    kernel: Kernel, ir: IrBuilder, head: list[str], pointers: Sequence[str], bounds: KernelBounds | None = None
+    kernel: Kernel,
+    ir: IrBuilder,
+    head: list[str],
+    pointers: Sequence[str],
+    vectors: Collection[Buffer] = (),
+    bounds: KernelBounds | None = None,
 ) -> None:
     """Appends a kernel to a function. pointers: the addresses of its buffers; head: the prologue of the function;
-    bounds: checks its accesses, if any."""
+    vectors: the buffers that are loaded and stored as a whole where the index of an element is not known; bounds:
+    checks its accesses, if any."""
     emitter = _UnrolledEmitter(ir)
+    emitter.vectors = frozenset(vectors)
     emitter.bounds = bounds
     emitter.buffers = dict(zip(kernel.buffers, pointers, strict=True))
     for buffer in kernel.scratch:
@@ -38,11 +49,13 @@ class _UnrolledEmitter(Emitter):
         super().__init__(ir)
         self.known: dict[Value, Lanes] = {}
         """The values of integers that are known, for each lane."""
+        self.vectors: frozenset[Buffer] = frozenset()
+        """The buffers that are one value each."""
 
     # -- loops
 
     def statement(self, statement: Statement) -> None:
-        if isinstance(statement, For) and (statement.kind is not AxisKind.VECTOR or statement.width == 1):
+        if isinstance(statement, For) and (statement.kind is not AxisKind.VECTOR or _is_scalar(statement)):
             self.unrolled_loop(statement)
         else:
             super().statement(statement)
@@ -166,6 +179,31 @@ class _UnrolledEmitter(Emitter):
         filling = literal(type, 1, count) if type.is_integer else "poison"
         return self.ir.assign(f"shufflevector {short_vector} {loaded}, {short_vector} {filling}, {mask}")
 
+    def load_scalar(self, value: Value, place: Location, mask: Value | None) -> str:
+        if mask is not None or not self.is_in_vector(value.type, place):
+            return super().load_scalar(value, place, mask)
+        vector, index = self.whole_vector(place.buffer), self.index_value(place.offset)
+        return self.ir.assign(f"extractelement {llvm_type(value.type, place.buffer.size)} {vector}, i64 {index}")
+
+    def store_scalar(self, store: Store) -> None:
+        place, type = store.location, store.location.buffer.type
+        if store.mask is not None or not self.is_in_vector(type, place):
+            super().store_scalar(store)
+            return
+        vector, all_elements = self.whole_vector(place.buffer), llvm_type(type, place.buffer.size)
+        element = f"{llvm_type(type)} {self.scalar(store.value)}, i64 {self.index_value(place.offset)}"
+        changed = self.ir.assign(f"insertelement {all_elements} {vector}, {element}")
+        self.ir.emit(f"store {all_elements} {changed}, ptr {self.buffers[place.buffer]}, align {type.byte_size}")
+
+    def is_in_vector(self, type: ScalarType, place: Location) -> bool:
+        """Whether an element has a computed index in a buffer that is one value."""
+        is_whole = place.buffer in self.vectors and type is place.buffer.type and place.buffer.size > 1
+        return is_whole and self.bounds is None and self.known_indices(place.offset, 1) is None
+
+    def whole_vector(self, buffer: Buffer) -> str:
+        vector = llvm_type(buffer.type, buffer.size)
+        return self.ir.assign(f"load {vector}, ptr {self.buffers[buffer]}, align {buffer.type.byte_size}")
+
     def element(self, type: ScalarType, base: str, position: int) -> str:
         if not position:
             return base
@@ -202,6 +240,12 @@ class _UnrolledEmitter(Emitter):
             value = self.ir.assign(f"shufflevector {vector} {value}, {vector} poison, <{count} x i32> <{chosen}>")
         address = self.element(type, base, positions[0])
         self.ir.emit(f"store {llvm_type(type, count)} {value}, ptr {address}, align {type.byte_size}")
+
+
+def _is_scalar(loop: For) -> bool:
+    """Whether a vector loop runs element by element."""
+    is_short = isinstance(loop.extent, int) and loop.extent <= MAX_SCALAR_ELEMENTS
+    return loop.width == 1 or (is_short and not loop.carries)
 
 
 def _are_contiguous(positions: Lanes) -> bool:

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.liveness import LiveRanges
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import OutlinedThunk, Thunk, walk_thunks
+from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, OutlinedThunk, Thunk, walk_thunks
 from xlapy.loops import Buffer, Kernel
+from xlapy.loops.indexed_accesses import loads_vectors, stores_by_index
 from xlapy.loops.statement_counts import strided_access_count, unrolled_statement_count
 
 MAX_FUNCTION_STATEMENTS = 1500
@@ -34,6 +35,9 @@ MAX_UNROLLED_ONCE = 24
 
 MAX_STACK_SLOT_BYTES = 512
 """The largest array that becomes a stack slot."""
+
+MAX_VECTOR_BYTES = 64
+"""The largest array that is one vector, although elements with a computed index are stored to it."""
 
 
 def outline_functions(program: NativeProgram) -> None:
@@ -119,6 +123,8 @@ def _assign_stack_slots(program: NativeProgram) -> None:
                 users.setdefault(slice_, []).append(function)
     for slice_, functions in users.items():
         for function in functions:
+            if slice_.size <= MAX_VECTOR_BYTES and _is_updated_vector(function, slice_):
+                function.vectors.append(slice_)
             _add_stack_slot(function, slice_, ranges, is_written=slice_ in written[function])
         is_local = all(ranges.is_within(slice_, function) for function in functions)
         if slice_.storage is StorageClass.TEMPORARY and is_local:
@@ -133,6 +139,23 @@ def _add_stack_slot(function: OutlinedThunk, slice_: BufferSlice, ranges: LiveRa
         function.loaded.append(slice_)
     if is_written and (slice_.storage is not StorageClass.TEMPORARY or ranges.last[slice_] > end):
         function.stored.append(slice_)
+
+
+def _is_updated_vector(function: OutlinedThunk, slice_: BufferSlice) -> bool:
+    """Whether a function stores single elements with a computed index to an array, and reads it as a vector, too.
+
+    In memory, a vector that is loaded soon after one of its elements was stored waits until that store has left the
+    store buffer, for some twenty cycles.
+    """
+    is_stored = is_read = False
+    for thunk in _own_thunks(function.thunks):
+        if isinstance(thunk, CopyThunk):
+            is_read |= thunk.source is slice_
+        elif isinstance(thunk, KernelThunk) and thunk.is_inline and slice_ in thunk.slices:
+            buffers = {buffer for buffer, one in zip(thunk.kernel.buffers, thunk.slices, strict=True) if one is slice_}
+            is_stored |= stores_by_index(thunk.kernel, buffers)
+            is_read |= loads_vectors(thunk.kernel, buffers)
+    return is_stored and is_read
 
 
 def _outlined_functions(thunks: list[Thunk]) -> Iterator[OutlinedThunk]:

@@ -11,13 +11,14 @@ from typing import ClassVar
 
 from xlapy import opcodes
 from xlapy.analysis.constants import has_all_elements
+from xlapy.analysis.counted_loops import exact_trip_count
 from xlapy.analysis.effects import Effects
 from xlapy.analysis.loops import TupleLoop, known_trip_count
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.module import Module
+from xlapy.hlo.module import Module, ShapeIndex
 from xlapy.hlo.traverse import post_order
 from xlapy.opcodes.registry import Effect
 from xlapy.passes.control_flow.inline_calls import inline_call_with_annotations, keeps_annotations
@@ -36,12 +37,27 @@ from xlapy.passes.rewrite import (
 )
 from xlapy.passes.signature import Values, clone_with_signature, tuple_elements
 
+MAX_UNROLLED_TRIPS = 8
+"""The largest trip count of a loop that is unrolled."""
+
+MAX_UNROLLED_INSTRUCTIONS = 256
+"""The largest number of instructions of an unrolled loop: its code takes longer to compile."""
+
+MAX_UNROLLED_STATE_BYTES = 512
+"""The largest array in the state of an unrolled loop. Iterations on larger ones take longer than their control flow."""
+
+
+_WITHOUT_CODE = frozenset(
+    {opcodes.BROADCAST, opcodes.CONSTANT, opcodes.GET_TUPLE_ELEMENT, opcodes.PARAMETER, opcodes.RESHAPE, opcodes.TUPLE}
+)
+
 
 @dataclass(frozen=True)
 class SimplifyLoops:
     """Removes loops that run at most once, and elements of their states that are invariant or unused.
 
-    A loop that never runs is replaced by its initial value, one that runs once by its body. Users of an invariant
+    A loop that never runs is replaced by its initial value, one that runs once by its body. A loop in a loop that runs
+    a few times on small arrays, as the rounds of a generator of random numbers, is unrolled. Users of an invariant
     element use its initial value instead; inside the loop they do if it is constant. An element on which neither the
     condition, nor a side effect, nor a user after the loop depends is removed.
     """
@@ -68,7 +84,7 @@ def _simplify(loop: Instruction, effects: Effects) -> bool:
     if is_dead(loop) or loop.shape.is_dynamic:
         return False
     called = loop.computations
-    if _run_at_most_once(loop, effects):
+    if _run_at_most_once(loop, effects) or _unroll(loop, effects):
         remove_uncalled_computations(called)
         return True
     view = TupleLoop.of(loop)
@@ -106,6 +122,38 @@ def _run_at_most_once(loop: Instruction, effects: Effects) -> bool:
     if keeps_annotations(call):
         inline_call_with_annotations(call)
     return True
+
+
+def _unroll(loop: Instruction, effects: Effects) -> bool:
+    """Replaces a loop in a loop by its iterations, if they are few and short."""
+    condition, body = loop.computations
+    if loop.parent is None or not any(caller.op is opcodes.WHILE for caller in loop.parent.callers):
+        return False
+    count = exact_trip_count(loop)
+    if count is None or not 1 < count <= MAX_UNROLLED_TRIPS:
+        return False
+    if count * sum(inner.op not in _WITHOUT_CODE for inner in body) > MAX_UNROLLED_INSTRUCTIONS:
+        return False
+    is_plain = all(not inner.computations and not inner.has_control_edges for inner in body)
+    if not is_plain or effects.of_computation(condition) is not Effect.PURE or loop.has_control_edges:
+        return False
+    if effects.of_computation(body) is not Effect.PURE or not all(map(_is_small, loop.shape.leaves())):
+        return False
+    (value,), writer = loop.operands, Writer(loop)
+    calls: list[Instruction] = []
+    for _ in range(count):
+        value = writer.add(opcodes.CALL, value, computations=[body], shape=loop.shape)
+        calls.append(value)
+    replace_with_new(loop, value)
+    for call in calls:
+        if keeps_annotations(call):
+            inline_call_with_annotations(call)
+    return True
+
+
+def _is_small(leaf: tuple[ShapeIndex, Shape]) -> bool:
+    _, shape = leaf
+    return shape.is_array and shape.size * shape.element_type.byte_size <= MAX_UNROLLED_STATE_BYTES
 
 
 # -- invariant elements

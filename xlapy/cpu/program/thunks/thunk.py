@@ -394,12 +394,14 @@ class OutlinedThunk(Thunk):
     """A sequence of thunks that is emitted as a function of its own.
 
     loaded: small slices that the function copies to its stack when it starts. stored: those it copies back at the end.
+    vectors: stack slots that are one value each, of which elements with a computed index are inserted and extracted.
     They are slices of the nested thunks, so the function itself has neither `reads` nor `writes`.
     """
 
     thunks: list[Thunk]
     loaded: list[BufferSlice] = field(default_factory=list[BufferSlice])
     stored: list[BufferSlice] = field(default_factory=list[BufferSlice])
+    vectors: list[BufferSlice] = field(default_factory=list[BufferSlice])
 
     polls_itself: ClassVar[bool] = True
 
@@ -413,6 +415,7 @@ class OutlinedThunk(Thunk):
 
     def replace(self, mapping: Replacements) -> None:
         self.loaded, self.stored = replaced(self.loaded, mapping), replaced(self.stored, mapping)
+        self.vectors = replaced(self.vectors, mapping)
 
     @property
     def nested(self) -> list[list[Thunk]]:
