@@ -66,6 +66,24 @@ ENTRY e {{ x = f32[K] parameter(0) i = s64[] constant(0) s = (s64[], f32[K]) tup
 """.replace("f32[K]", f"f32[{size}]")
 
 
+UNTIL_DONE = """HloModule m
+or { a = pred[] parameter(0)  b = pred[] parameter(1)  ROOT c = pred[] or(a, b) }
+test { s = (f32[K]) parameter(0)  x = f32[K] get-tuple-element(s), index=0  n = f32[] constant(2)
+  m = f32[K] broadcast(n), dimensions={}  p = pred[K] compare(x, m), direction=LT  no = pred[] constant(false)
+  ROOT r = pred[] reduce(p, no), dimensions={0}, to_apply=or }
+step { s = (f32[K]) parameter(0)  x = f32[K] get-tuple-element(s), index=0  n = f32[] constant(2)
+  m = f32[K] broadcast(n), dimensions={}  p = pred[K] compare(x, m), direction=LT  h = f32[] constant(0.5)
+  g = f32[K] broadcast(h), dimensions={}  y = f32[K] multiply(x, g)  z = f32[K] select(p, y, x)
+  ROOT r = (f32[K]) tuple(z) }
+ENTRY e { x = f32[K] parameter(0)  t = (f32[K]) tuple(x)  ROOT w = (f32[K]) while(t), condition=test, body=step }"""
+
+
+@pytest.mark.parametrize("size", [16, 100_000])
+def test_a_loop_of_elements_that_are_never_done_ends(size: int):
+    program = CPU.compile(UNTIL_DONE.replace("K", str(size)))
+    assert interrupted(lambda: program(np.ones(size, np.float32))) < 1
+
+
 @pytest.mark.parametrize("size", [1, 1000, 1 << 20])
 def test_a_loop_ends(size: int) -> None:
     executable = CPU.compile(loop(size, ENDLESS))
