@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
 import signal
 import sys
 import threading
@@ -243,3 +245,59 @@ def test_donated_and_nested_programs_are_left_to_python():
 
 def test_the_layout_of_objects_is_known():
     assert object_layout() is not None
+
+
+def test_calls_on_several_devices():
+    """The arguments of one device after the other; values, places, and wrong calls."""
+    executable = xla.Client("cpu", devices=3).compile(PAIR, num_replicas=3)
+    rows = [[X + device, np.array(device, np.int32)] for device in range(3)]
+    first = executable.execute_sharded(rows)
+    assert executable.program.engine_call.native is not None
+    kept = [[x, m] for x, m in first]
+    for arguments, sign in ((rows, 1), (kept, -1), ([tuple(row) for row in rows], 1)):
+        results = executable.execute_sharded(arguments)
+        assert type(results) is list and all(type(row) is tuple for row in results)
+        for device, (x, m) in enumerate(results):
+            assert np.asarray(x).tolist() == (-sign * (X + device)).tolist() and int(m) == -sign * device
+    swapped = executable.execute_sharded(kept[::-1])  # buffers of other devices
+    assert [int(m) for _, m in swapped] == [2, 1, 0]
+    with pytest.raises(InvalidArgumentError, match="device 0: the program takes 2 arguments, given 3"):
+        executable.execute_sharded([[*rows[0], rows[0][0]], rows[1][:1], rows[2]])
+    with pytest.raises(InvalidArgumentError, match=r"device 2: parameter 1 takes s32\[\]|device 2: parameter 1 .y."):
+        executable.execute_sharded([rows[0], rows[1], [X, X]])
+    with pytest.raises(InvalidArgumentError, match="takes a list of arguments per device"):
+        executable.execute_sharded([rows[0], rows[1], "xy"])
+
+
+def test_programs_without_arguments_or_results_on_several_devices():
+    client = xla.Client("cpu", devices=2)
+    seven = client.compile("HloModule s\nENTRY e { ROOT r = s32[] constant(7) }", num_replicas=2)
+    nothing = client.compile("HloModule n\nENTRY e { p = s32[] parameter(0)\n ROOT r = () tuple() }", num_replicas=2)
+    for _ in range(3):
+        assert [int(one) for one in seven.execute_sharded([[], []])] == [7, 7]
+        assert nothing.execute_sharded([[np.array(1, np.int32)]] * 2) == [(), ()]
+
+
+def test_devices_that_synchronize_start_no_threads_per_call():
+    text = """HloModule sum
+    add { a = f32[] parameter(0)
+      b = f32[] parameter(1)
+      ROOT c = f32[] add(a, b) }
+    ENTRY e { x = f32[2,3] parameter(0)
+      ROOT r = f32[2,3] all-reduce(x), replica_groups={}, to_apply=add }"""
+    executable = xla.Client("cpu", devices=4).compile(text, num_replicas=4)
+    results = executable.execute_sharded([[X]] * 4)
+    running = set(os.listdir("/proc/self/task"))
+    for _ in range(20):
+        results = executable.execute_sharded([[one] for one in results])
+    assert set(os.listdir("/proc/self/task")) == running
+    assert np.asarray(results[3]).tolist() == (X * 4.0**21).tolist()
+
+
+def test_types_that_others_give_functions_of_python_do_not_matter(monkeypatch: pytest.MonkeyPatch):
+    """`ctypes.pythonapi` is shared by all modules of the process."""
+    for name in ("PyCapsule_New", "PyCapsule_GetPointer", "PyCFunction_NewEx"):
+        monkeypatch.setattr(getattr(ctypes.pythonapi, name), "argtypes", (ctypes.c_double,))
+        monkeypatch.setattr(getattr(ctypes.pythonapi, name), "restype", ctypes.c_double)
+    add = prepared(ADD, X, X)
+    assert np.asarray(add(buffer_of(X), X).block_until_ready()).tolist() == (2 * X).tolist()

@@ -44,8 +44,10 @@ from xlapy.runtime.engine.native_engine import device_stream, engine, leak
 from xlapy.runtime.engine.object_layout import object_layout
 from xlapy.runtime.engine.records import KeptObjects
 
-_new_capsule: Any = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_new_capsule: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
+"""A prototype of its own: anyone may change the types of `ctypes.pythonapi.PyCapsule_New`."""
 
 _byte = ctypes.c_char.from_buffer
 _address_of = ctypes.addressof
@@ -170,6 +172,10 @@ class EngineCall:
         """Runs the program on all of its devices, or queues it; see `Executable.execute_sharded`. Returns
         NotImplemented as a call does."""
         prepared = self._prepared or self._prepare(len(arguments))
+        if self.native is not None and len(arguments) > 1:
+            results = self._native_on_devices(self.native, arguments)
+            if results is not NotImplemented:
+                return results
         leaves: list[Any] = []
         for device, own in enumerate(arguments):
             check_list(device, own)
@@ -203,6 +209,20 @@ class EngineCall:
         self._note_donations(leaves, handles)
         count = self._result_count
         return [self._result(made[count * device : count * (device + 1)]) for device in range(len(arguments))]
+
+    def _native_on_devices(self, native: Callable[[tuple[Any, ...]], Any], arguments: Sequence[Sequence[Any]]) -> Any:
+        """Runs the program on all of its devices without Python; NotImplemented if arguments have to be checked."""
+        width = len(self._expected)
+        leaves: list[Any] = []
+        for own in arguments:
+            if not (own.__class__ is list or own.__class__ is tuple) or len(own) != width:
+                return NotImplemented
+            leaves += own
+        results = native(tuple(leaves))
+        if results is NotImplemented or self._returns_array:
+            return results
+        count = self._result_count
+        return [results[count * device : count * (device + 1)] for device in range(len(arguments))]
 
     def _result(self, handles: Sequence[Any]) -> Any:
         """The buffers of one device in the structure of the result."""
@@ -334,9 +354,10 @@ class EngineCall:
 
     def _native_call(self, prepared: _Prepared, kept: KeptObjects) -> Callable[[tuple[Any, ...]], Any] | None:
         """The call as a native function; None if Python takes part: memory is checked before, buffers are donated, the
-        program calls the host, or arguments or results are nested."""
+        program calls the host, or arguments or results are nested. On several devices, it takes the arguments of one
+        after the other, and returns the results that way."""
         is_flat = self._returns_array or self._returns_flat_tuple
-        if len(prepared.streams) > 1 or prepared.checks_memory or self._donated or self._source.host is not None:
+        if prepared.checks_memory or self._donated or self._source.host is not None:
             return None
         layout = object_layout()
         if not (self._takes_arrays_only and is_flat) or layout is None:
@@ -356,7 +377,7 @@ class EngineCall:
             expected=kept.words([word for row in expected for word in row]),
             templates=prepared.templates,
             result_types=kept.words([id(type) for type in self._results]),
-            returns_tuple=int(not self._returns_array),
+            returns_tuple=int(len(prepared.streams) > 1 or not self._returns_array),
             raise_canceled=id(raise_canceled),
         )
         return engine().python_function("call_from_python", _new_capsule(plan.address, None, None))

@@ -20,9 +20,11 @@ from xlapy.runtime.engine.records import KeptObjects, Record
 _WAIT_NANOSECONDS = 50_000_000
 """How long a thread waits before signal handlers may run."""
 
-pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
-"""The address of the record in a capsule, given None as the second argument."""
-pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+pointer: Any = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+"""The address of the record in a capsule, given None as the second argument. A prototype of its own: anyone may change
+the types of `ctypes.pythonapi.PyCapsule_GetPointer`."""
 
 
 def template(type: ArrayType, stream: int = 0) -> int:

@@ -106,9 +106,9 @@ _DEFINED = re.compile(r"^(?:define|declare)[^@]*@(\w+)\(", re.MULTILINE)
 _ONE_ARGUMENT = 0x0008
 """METH_O of Python's C API."""
 
-_new_function: Any = ctypes.pythonapi.PyCFunction_NewEx
-_new_function.restype = ctypes.py_object
-_new_function.argtypes = (_POINTER, ctypes.py_object, _POINTER)
+_new_function: Any = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, ctypes.py_object, _POINTER)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
 
 
 class _MethodDefinition(ctypes.Structure):

@@ -33,9 +33,6 @@ from xlapy.runtime.engine.core.python_objects import (
 )
 
 _LENT_BYTES = Buffer.byte_size() + Storage.byte_size()
-_LIST_BYTES = 2 * 8
-"""Bytes of the pointers to the arguments and to the results of the only device."""
-
 _DENSE = 0x101
 """NumPy's flags of an array whose elements are aligned and in row-major order."""
 
@@ -79,9 +76,10 @@ class ExpectedArray(Record):
 
 
 class CallPlan(Record):
-    """The calls of a program on one device. expected: an `ExpectedArray` for each argument. templates: of the buffers
-    of lent memory, by argument. result_types: the `ArrayType` of each result. returns_tuple: whether results are
-    returned as a tuple. raise_canceled: a function of Python that raises the error of a canceled call."""
+    """The calls of a program. argument_count, result_count: of each device. expected: an `ExpectedArray` for each
+    argument. templates: of the buffers of lent memory, by device and argument. result_types: the `ArrayType` of each
+    result. returns_tuple: whether results are returned as a tuple. raise_canceled: a function of Python that raises the
+    error of a canceled call."""
 
     layout: Final[ObjectLayout]
     executable: Final[Executable]
@@ -230,28 +228,32 @@ def buffer_object(f: Function, layout: ObjectLayout, type: Address, buffer: Buff
 
 @native
 def call_from_python(f: Function, capsule: Address, arguments: Address) -> Nullable[Address]:
-    """Calls an executable with a tuple of buffers and NumPy arrays. Returns a buffer or a tuple of buffers, or
-    NotImplemented if nothing has run.
+    """Calls an executable with a tuple of buffers and NumPy arrays: the arguments of the first device, then those of
+    the next ones. Returns a buffer, or a tuple of the buffers of all devices, or NotImplemented if nothing has run.
 
     capsule: holds the `CallPlan`.
     """
     plan = PyCapsule_GetPointer(f, capsule, f.null(Address)).known("the function was made with it").cast(CallPlan)
-    layout = plan.layout
+    layout, devices = plan.layout, plan.executable.device_program_count
     width, count = plan.argument_count, plan.result_count
-    with f.when(PyTuple_Size(f, arguments) != width):
+    with f.when(PyTuple_Size(f, arguments) != devices * width):
+        f.ret(new_reference(f, layout.not_implemented))
+    first_lent = devices * (width + count + 2) * 8
+    with f.when(first_lent > MAX_STACK_BYTES):
         f.ret(new_reference(f, layout.not_implemented))
     memory = f.stack(MAX_STACK_BYTES)
     lists = memory.cast(BufferLists)
-    result_lists = memory.offset(8).cast(BufferLists)
-    given = memory.offset(_LIST_BYTES).cast(Buffers)
-    results = given.offset(width * 8).cast(Buffers)
-    used = f.variable(Word, (width + count) * 8 + _LIST_BYTES)
-    first_lent = used.get()
-    with f.when(first_lent > MAX_STACK_BYTES):
-        f.ret(new_reference(f, layout.not_implemented))
-    with f.count(width) as one:
+    result_lists = memory.offset(devices * 8).cast(BufferLists)
+    given = memory.offset(devices * 16).cast(Buffers)
+    results = given.offset(devices * width * 8).cast(Buffers)
+    used = f.variable(Word, first_lent)
+    number = f.variable(Word, 0)
+    with f.count(devices * width) as one:
+        with f.when(number.get() == width):
+            number.set(0)
         argument = PyTuple_GetItem(f, arguments, one.index).known("the tuple has as many elements")
-        expected = plan.expected.offset(one.index * ExpectedArray.byte_size()).cast(ExpectedArray)
+        expected = plan.expected.offset(number.get() * ExpectedArray.byte_size()).cast(ExpectedArray)
+        number.set(number.get() + 1)
         kind = object_field(f, argument, layout.class_offset)
         found = f.variable(Nullable[Buffer], None)
         with f.when(kind == layout.buffer_class):
@@ -266,8 +268,9 @@ def call_from_python(f: Function, capsule: Address, arguments: Address) -> Nulla
         with f.when(buffer.is_null()):
             f.ret(new_reference(f, layout.not_implemented))
         given.items[one.index] = buffer.value
-    lists.items[0] = given
-    result_lists.items[0] = results
+    with f.count(devices) as one:
+        lists.items[one.index] = given.offset(one.index * width * 8).cast(Buffers)
+        result_lists.items[one.index] = results.offset(one.index * count * 8).cast(Buffers)
     status = run_plan(f, plan, lists, result_lists, used.get() != first_lent)
     with f.when(status == CANCELED):
         f.ret(PyObject_CallNoArgs(f, plan.raise_canceled))
@@ -295,12 +298,17 @@ def run_plan(f: Function, plan: CallPlan, arguments: BufferLists, results: Buffe
 
 @native
 def tuple_of_results(f: Function, plan: CallPlan, results: Buffers) -> Nullable[Address]:
-    """A tuple of objects that own buffers. Destroys them if memory is exhausted."""
-    made = PyTuple_New(f, plan.result_count)
+    """A tuple of objects that own the buffers of all devices. Destroys them if memory is exhausted."""
+    count = plan.executable.device_program_count * plan.result_count
+    made = PyTuple_New(f, count)
     is_complete = f.variable(Bool, made.is_present())
-    with f.count(plan.result_count) as one:
+    number = f.variable(Word, 0)
+    with f.count(count) as one:
+        with f.when(number.get() == plan.result_count):
+            number.set(0)
+        type = plan.result_types.items[number.get()].known("there is a type for each result")
+        number.set(number.get() + 1)
         with f.when(is_complete.get()) as has_memory:
-            type = plan.result_types.items[one.index].known("there is a type for each result")
             item = buffer_object(f, plan.layout, type, results.items[one.index])
             is_complete.set(item.is_present())
             PyTuple_SetItem(f, made.known("otherwise nothing is complete"), one.index, item)
