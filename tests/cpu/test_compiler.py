@@ -11,6 +11,7 @@ import pytest
 import xlapy as xla
 from xlapy.cpu.compiler import MAX_SIMPLIFICATION_ROUNDS, compile_module, passes
 from xlapy.cpu.program.thunks import KernelThunk, WhileThunk, walk_thunks
+from xlapy.custom_calls.registry import register_custom_call_target, unregister_custom_call_target
 from xlapy.passes import Pipeline
 from xlapy.passes.pipeline import Fixpoint
 from xlapy.testing.comparison import assert_close
@@ -183,3 +184,26 @@ def test_the_page_on_the_compiler_lists_its_passes() -> None:
             assert re.findall(r"`([a-z-]+)`", item) == [inner.name for inner in pass_.passes]
         else:
             assert re.match(r"`([a-z-]+)`", item)[1] == pass_.name  # type: ignore[index]
+
+
+def test_the_log_says_once_what_the_host_computes_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    register_custom_call_target("doubled", lambda x: x * 2, platform="cpu")
+    text = """HloModule called
+      ENTRY e { x = f32[4] parameter(0)
+        a = f32[4] custom-call(x), custom_call_target="doubled"
+        b = f32[4] custom-call(a), custom_call_target="doubled"
+        m = f32[4] custom-call(b), custom_call_target="MoveToHost"
+        ROOT r = f32[4] add(a, m) }"""
+    try:
+        with caplog.at_level("INFO", logger="xlapy"):
+            compile_module(xla.parse_hlo(text))
+    finally:
+        unregister_custom_call_target("doubled", "cpu")
+    assert [record.getMessage() for record in caplog.records] == [
+        "called calls the host for 2 instructions: a (custom-call): its target is a function of Python; "
+        "b (custom-call): its target is a function of Python"
+    ]
+    caplog.clear()
+    with caplog.at_level("INFO", logger="xlapy"):
+        compile_module(xla.parse_hlo(text.replace("doubled", "MoveToHost")))
+    assert caplog.records == []

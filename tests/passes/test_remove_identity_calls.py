@@ -8,7 +8,7 @@ import pytest
 import xlapy as xla
 from tests.passes.runner import assert_unchanged, program, rewritten
 from xlapy.custom_calls.registry import register_custom_call_target, unregister_custom_call_target
-from xlapy.interpreter.custom import IDENTITY_TARGETS
+from xlapy.interpreter.custom import IDENTITY_TARGETS, SHARDING_GROUP_TARGET
 from xlapy.passes import parse_passes
 from xlapy.text import parse_hlo
 
@@ -23,9 +23,35 @@ def _marked(target: str, shape: str = "f32[2,3]") -> str:
     )
 
 
-@pytest.mark.parametrize("target", IDENTITY_TARGETS)
+@pytest.mark.parametrize("target", [target for target in IDENTITY_TARGETS if target != SHARDING_GROUP_TARGET])
 def test_annotations_are_removed(target):
     assert rewritten(_marked(target), PASS) == "x = f32[2,3] parameter(0)\nROOT r = f32[2,3] abs(x)"
+
+
+def test_annotations_of_several_values_become_a_tuple():
+    text = program(
+        "x = f32[2] parameter(0)",
+        "y = s32[] parameter(1)",
+        'ROOT c = (f32[2], s32[]) custom-call(x, y), custom_call_target="xla.sdy.GlobalToLocalShape"',
+    )
+    assert rewritten(text, PASS).splitlines()[2:] == ["ROOT tuple = (f32[2], s32[]) tuple(x, y)"]
+    for platform in ("cpu", "interpreter"):
+        x, y = xla.Client(platform).compile(text)(np.array([1, 2], np.float32), 3)
+        assert np.asarray(x).tolist() == [1, 2] and int(y) == 3
+    assert_unchanged(text.replace("(f32[2], s32[]) custom-call", "(f32[1], s32[]) custom-call"), PASS)
+
+
+def test_annotations_of_a_tuple_and_without_results():
+    text = program(
+        "x = (f32[2], s32[]) parameter(0)",
+        'c = (f32[2], s32[]) custom-call(x), custom_call_target="Sharding"',
+        'g = () custom-call(c), custom_call_target="xla.sdy.ShardingGroup", custom_call_has_side_effect=true',
+        "ROOT r = f32[2] get-tuple-element(c), index=0",
+    )
+    assert "custom-call" not in rewritten(text, PASS)
+    for platform in ("cpu", "interpreter"):
+        executable = xla.Client(platform).compile(text)
+        assert np.asarray(executable((np.array([1, 2], np.float32), np.int32(3)))).tolist() == [1, 2]
 
 
 def test_other_targets_and_other_shapes_stay():

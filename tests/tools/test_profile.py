@@ -17,6 +17,7 @@ from tests.tools.pages import Page, rendered
 from tests.tools.programs import COUNT_TO_3
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import Instrument, compile_module
+from xlapy.custom_calls.registry import register_custom_call_target, unregister_custom_call_target
 from xlapy.runtime import Client
 from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.tools.command_line import invoke
@@ -401,3 +402,26 @@ class TestCommand:
         np.save(tmp_path / "in.npy", np.ones(3, np.float32))
         with pytest.raises(InvalidArgumentError, match="the program takes 2 arrays"):
             session_of(Client("cpu").compile(ROWS), (str(tmp_path / "in.npy"),), None)
+
+
+def test_instructions_that_the_host_computes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a loop: three calls of a Python function, and none of a native form."""
+    monkeypatch.setattr(session, "machine_roofline", lambda anew: MACHINE)
+    call = 'after = s32[] custom-call(before), custom_call_target="increased"'
+    text = COUNT_TO_3.replace("after = s32[] add(before, one)", call).replace(
+        "parameter(0)\n  ROOT c", "constant(0)\n  ROOT c"
+    )
+    register_custom_call_target("increased", lambda x: x + np.int32(1), platform="cpu")
+    try:
+        profile = profile_of(session_of(Client("cpu").compile(text), (), 0), 5)
+    finally:
+        unregister_custom_call_target("increased", "cpu")
+    (callback,) = profile.host_callbacks
+    assert (callback.name, callback.opcode, callback.executions) == ("after", "custom-call", 3)
+    assert callback.reason == "its target is a function of Python"
+    assert 0 < callback.seconds < profile.instrumented_wall
+    (line,) = [line for line in profile.summary if line.startswith("the host computes")]
+    assert line.startswith("the host computes after (custom-call) 3 times per run, ")
+    (listed,) = profile.to_json()["host_callbacks"]
+    assert (listed["name"], listed["executions"], listed["reason"]) == ("after", 3, callback.reason)
+    assert profile_of(session_of(Client("cpu").compile(ROWS), (), 0), 2).host_callbacks == []

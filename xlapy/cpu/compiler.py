@@ -9,9 +9,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from xlapy import opcodes
 from xlapy.analysis.cost.duration import is_long_running
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.logging import logger
 from xlapy.codegen.emitters.attention.gradient_strategy import reason_against_gradient
 from xlapy.codegen.emitters.attention.strategy import has_attention_kernel
 from xlapy.codegen.emitters.convolution.factors import group_size
@@ -94,6 +96,7 @@ from xlapy.passes.pass_ import Pass
 from xlapy.passes.pipeline import Fixpoint, PassEvent, Pipeline
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.remove_identity_calls import RemoveIdentityCalls
+from xlapy.passes.remove_trivial_collectives import RemoveTrivialCollectives
 from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
 from xlapy.passes.simplify import Simplify
 
@@ -105,12 +108,14 @@ MAX_INLINED_SHARED_INSTRUCTIONS = 64
 
 
 def passes(
-    explain: Explain | None = None, copied: Callable[[Instruction, Instruction], None] | None = None
+    explain: Explain | None = None,
+    copied: Callable[[Instruction, Instruction], None] | None = None,
+    devices: tuple[int, int] = (0, 0),
 ) -> list[Pass]:
     """Returns the passes that optimize a module before it is lowered to thunks.
 
     explain: is called with each decision of fusion. copied: is called with each instruction that becomes part of a
-    fusion, and its copy there.
+    fusion, and its copy there. devices: numbers of replicas and of partitions, or zeros if they are unknown.
     """
     return [
         RemoveDeadCode(),
@@ -119,12 +124,13 @@ def passes(
         Unfuse(),
         RemoveDeadCode(),
         SortTopK(),
-        Expand(runs=native_opcodes() | frozenset(DYNAMIC_EXPANSIONS)),
+        Expand(runs=(native_opcodes() - {opcodes.RAGGED_ALL_TO_ALL}) | frozenset(DYNAMIC_EXPANSIONS)),
         ResolveDynamicDimensions(interpret=True),
         DecomposeFft(),
         Expand(runs=native_opcodes()),
         NormalizeLayouts(),
         RemoveIdentityCalls(),
+        RemoveTrivialCollectives(*devices),
         InlineCalls(composites=True, max_shared_size=MAX_INLINED_SHARED_INSTRUCTIONS),
         FlattenTuples(),
         CanonicalizeConvolutions(),
@@ -284,7 +290,7 @@ def compile_module(
     check_applied_computations(module)
     record = CompilationRecord(keeps_modules=bool(flags.get("dump_to")))
     trace = record.trace
-    pipeline = [] if optimized else passes(record.decisions.append, record.note_copy)
+    pipeline = [] if optimized else passes(record.decisions.append, record.note_copy, (replica_count, partition_count))
     with trace.span(f"compile {module.name}", "compiler"):
         with trace.span("copy of the module", "stage"):
             copy = edit.clone_module(module)
@@ -303,6 +309,7 @@ def compile_module(
                 on_plan=record.note_plan,
                 tuned=tuned_plans() if tuned is None else tuned,
             )
+            _log_callbacks(program)
             _check_plans(module, record)
             program.is_long_running = is_long_running(copy, rates=host_target().rates)
             if not flags.get("check_bounds"):
@@ -326,6 +333,15 @@ def compile_module(
                 imports = {name: resolve_symbol(name) for name in sorted(text.imports)}
                 code = parts.finish(text.last_part, text.text, ["xlapy_run"], imports)
     return Compiled(copy, program, code, text.text, text.functions, record)
+
+
+def _log_callbacks(program: NativeProgram) -> None:
+    """Logs which instructions the host computes in every run, and why."""
+    found = [thunk for thunk in program.host_calling_thunks if thunk.callback_reason]
+    if found:
+        shown = "; ".join(f"{one.op_name} ({one.instruction.op.name}): {one.callback_reason}" for one in found[:8])
+        more = f"; and {len(found) - 8} more" if len(found) > 8 else ""
+        logger.info("%s calls the host for %d instructions: %s%s", program.name, len(found), shown, more)
 
 
 def _check_plans(module: Module, record: CompilationRecord) -> None:

@@ -253,9 +253,24 @@ def _described(value: Any) -> str:
 # -- built-in targets
 
 
+def returned_operands(instruction: Instruction) -> Sequence[Instruction] | Instruction | None:
+    """Returns the operand that an annotation returns, or the operands whose tuple it returns; None if the shapes do not
+    match, because the annotation belongs to a program on several devices."""
+    operands, shape = instruction.operands, instruction.shape
+    if instruction.custom_call_target == SHARDING_GROUP_TARGET:
+        return () if shape.is_tuple and not shape.tuple_shapes else None
+    if len(operands) == 1 and compatible_ignoring_dynamic(operands[0].shape, shape):
+        return operands[0]
+    parts = shape.tuple_shapes if shape.is_tuple else ()
+    if not operands or len(parts) != len(operands):
+        return None
+    matches = all(compatible_ignoring_dynamic(o.shape, part) for o, part in zip(operands, parts, strict=True))
+    return operands if matches else None
+
+
 def _check_identity(instruction: Instruction) -> None:
     shapes = instruction.operand_shapes
-    if len(shapes) != 1 or not compatible_ignoring_dynamic(shapes[0], instruction.shape):
+    if returned_operands(instruction) is None:
         given = ", ".join(shape.to_text(layout=False) for shape in shapes)
         raise UnsupportedError(
             f"{describe_instruction(instruction)}: {instruction.custom_call_target} of ({given}) to "
@@ -264,8 +279,9 @@ def _check_identity(instruction: Instruction) -> None:
         )
 
 
-def _identity(_: Context, __: Instruction, values: Sequence[Value]) -> Value:
-    return values[0]
+def _identity(_: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
+    returned = returned_operands(instruction)
+    return values[0] if isinstance(returned, Instruction) else tuple(values[: len(returned or ())])
 
 
 def _check_top_k(instruction: Instruction) -> None:
@@ -297,6 +313,9 @@ def _top_k(_: Context, instruction: Instruction, values: Sequence[Value]) -> Val
     return pad_value_to_bounds(top_k_of_rows(rows, min(k, rows.shape[-1]), largest=True), instruction.shape)
 
 
+SHARDING_GROUP_TARGET = "xla.sdy.ShardingGroup"
+"""An annotation without a result."""
+
 IDENTITY_TARGETS = (
     "Sharding",
     "SPMDFullToShardShape",
@@ -307,8 +326,14 @@ IDENTITY_TARGETS = (
     "MoveToDevice",
     "PinToDevice",
     "PinToDeviceSram",
+    "xla.sdy.FuncResultSharding",
+    "xla.sdy.GlobalToLocalShape",
+    "xla.sdy.LocalToGlobalShape",
+    "xla.sdy.PropagationBarrier",
+    SHARDING_GROUP_TARGET,
 )
-"""Annotations for the partitioner, for layouts and for memory spaces, which return their operand."""
+"""Annotations for the partitioner, for layouts and for memory spaces, which return their operand, or a tuple of several
+operands."""
 
 _BUILT_IN: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
     **dict.fromkeys(IDENTITY_TARGETS, (_check_identity, _identity)),

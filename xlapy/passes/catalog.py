@@ -28,6 +28,7 @@ from xlapy.passes.pass_ import Pass, PassText, make_pass, near, options_of, pars
 from xlapy.passes.pipeline import Fixpoint
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.remove_identity_calls import RemoveIdentityCalls
+from xlapy.passes.remove_trivial_collectives import RemoveTrivialCollectives
 from xlapy.passes.resolve_dynamic_dimensions import ResolveDynamicDimensions
 from xlapy.passes.simplify import Simplify
 from xlapy.passes.verify_module import VerifyModule
@@ -36,6 +37,7 @@ _CLASSES: tuple[type[Any], ...] = (
     VerifyModule,
     RemoveDeadCode,
     RemoveIdentityCalls,
+    RemoveTrivialCollectives,
     MergeCommonSubexpressions,
     FoldConstants,
     Simplify,

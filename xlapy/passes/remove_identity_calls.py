@@ -14,8 +14,8 @@ from xlapy.custom_calls.registry import find_target
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.interpreter.custom import IDENTITY_TARGETS
-from xlapy.passes.rewrite import editable_computations, remove_replaced, update_schedule
+from xlapy.interpreter.custom import IDENTITY_TARGETS, returned_operands
+from xlapy.passes.rewrite import Writer, bridge_control_edges, editable_computations, remove_replaced, update_schedule
 
 
 @dataclass(frozen=True)
@@ -37,23 +37,26 @@ class RemoveIdentityCalls:
             if self._is_identity(instruction)
         ]
         for instruction in found:
-            _bridge_control_edges(instruction)
-            edit.replace_uses(instruction, instruction.operands[0])
+            bridge_control_edges(instruction)
+            returned = returned_operands(instruction)
+            made = (
+                returned
+                if isinstance(returned, Instruction)
+                else Writer(instruction).add(opcodes.TUPLE, *(returned or ()))
+            )
+            edit.replace_uses(instruction, made)
             remove_replaced(instruction)
         return update_schedule(module, bool(found))
 
     def _is_identity(self, instruction: Instruction) -> bool:
         if instruction.op is not opcodes.CUSTOM_CALL or instruction.custom_call_target not in IDENTITY_TARGETS:
             return False
-        if len(instruction.operands) != 1 or find_target(instruction.custom_call_target, self.platform) is not None:
+        if find_target(instruction.custom_call_target, self.platform) is not None:
             return False
-        return instruction.operands[0].shape.compatible(instruction.shape)
-
-
-def _bridge_control_edges(instruction: Instruction) -> None:
-    """Replaces the control edges of an instruction by edges from its predecessors to its successors."""
-    before, after = instruction.control_predecessors, instruction.control_successors
-    edit.remove_control_edges(instruction)
-    for predecessor in before:
-        for successor in after:
-            edit.add_control_edge(predecessor, successor)
+        returned = returned_operands(instruction)
+        if isinstance(returned, Instruction):
+            return returned.shape.compatible(instruction.shape)
+        if returned is None:
+            return False
+        shapes = instruction.shape.tuple_shapes
+        return all(one.shape.compatible(shape) for one, shape in zip(returned, shapes, strict=True))

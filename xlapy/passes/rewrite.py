@@ -182,6 +182,15 @@ def _dependencies_first(computation: Computation) -> list[Instruction]:
 # -- writing instructions
 
 
+def bridge_control_edges(instruction: Instruction) -> None:
+    """Replaces the control edges of an instruction by edges from its predecessors to its successors."""
+    before, after = instruction.control_predecessors, instruction.control_successors
+    edit.remove_control_edges(instruction)
+    for predecessor in before:
+        for successor in after:
+            edit.add_control_edge(predecessor, successor)
+
+
 class Writer:
     """Writes new instructions, into the computation of the instruction that they replace or into another one.
 

@@ -158,3 +158,40 @@ def test_optional_attributes_of_convolutions_and_custom_calls() -> None:
     root = module.entry_computation.root_instruction
     assert (root.custom_call_target, root.api_version.name) == ("other", "ORIGINAL")
     assert root.operands[0].op.name == "convolution"
+
+
+_RAGGED = """%0 = stablehlo.custom_call @ragged_all_to_all(%x, %y, %n, %n, %n, %n) {{api_version = 4 : i32{config}}} :
+    (tensor<4x8xf32>, tensor<6x8xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<6x8xf32>
+    return %0 : tensor<6x8xf32>"""
+
+
+def _ragged(config: str) -> Instruction:
+    parameters = "%x: tensor<4x8xf32>, %y: tensor<6x8xf32>, %n: tensor<2xi32>"
+    text = function(parameters, "tensor<6x8xf32>", _RAGGED.format(config=config))
+    return xlapy.parse_stablehlo(text).entry_computation.root_instruction
+
+
+def test_ragged_all_to_all_as_jax_writes_it() -> None:
+    """StableHLO lacks this collective; jaxlib's conversion of the call ends the process."""
+    groups = "replica_groups = dense<[[1, 0]]> : tensor<1x2xi64>"
+    root = _ragged(f", backend_config = {{channel_id = 1 : i64, {groups}}}")
+    assert (root.op.name, root.shape.to_text(layout=False)) == ("ragged-all-to-all", "f32[6,8]")
+    assert [operand.name for operand in root.operands] == ["x", "y", *["n"] * 4]
+    assert (root.attributes.channel_id, root.attributes.replica_groups.to_text()) == (1, "{{1,0}}")
+    assert _ragged(f", backend_config = {{{groups}}}").attributes.channel_id is None
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("", "its backend_config must be a dictionary"),
+        (', backend_config = "groups"', "its backend_config must be a dictionary"),
+        (
+            ", backend_config = {replica_groups = dense<[[1, 1]]> : tensor<1x2xi64>}",
+            "replica_groups must hold each number",
+        ),
+    ],
+)
+def test_ragged_all_to_all_without_groups_is_refused(config: str, message: str) -> None:
+    with pytest.raises(xlapy.base.errors.ParseError, match=message):
+        _ragged(config)

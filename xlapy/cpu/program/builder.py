@@ -22,7 +22,6 @@ from xlapy.analysis.effects import draws_random_numbers
 from xlapy.analysis.structural_numbering import StructuralNumbering
 from xlapy.base.element_types import U8
 from xlapy.base.errors import UnsupportedError
-from xlapy.base.logging import logger
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters import random_state
 from xlapy.codegen.plan import record_plan
@@ -320,30 +319,33 @@ class LoweringContext:
     def _append_thunks(self, instruction: Instruction) -> None:
         """Appends the thunks of an instruction by its rule. One without a native form falls back to the host."""
         if applies_unlowerable_computation(instruction):
-            self.add_host_callback(instruction)
+            self.add_host_callback(instruction, "the computation that it applies has no expression for an element")
         elif instruction.op in THUNK_RULES:
             THUNK_RULES.find(instruction.op)(self, instruction)
         elif instruction.op in LOWERINGS or instruction.op is opcodes.FUSION:
             self.add_kernels(instruction)
         elif instruction.op.async_role is AsyncRole.NONE:
-            self.add_host_callback(instruction)
+            self.add_host_callback(instruction, "its operation has no native form")
         else:
             name = f"{instruction.name} ({instruction.op.name})"
             raise UnsupportedError(f"{name} runs on cpu only together with its other half")
 
-    def add_host_callback(self, instruction: Instruction) -> None:
-        """Lets the host compute an instruction; raises `UnsupportedError` if the interpreter does not evaluate it."""
+    def add_host_callback(self, instruction: Instruction, reason: str) -> None:
+        """Lets the host compute an instruction; raises `UnsupportedError` if the interpreter does not evaluate it.
+
+        reason: why native code does not, for the log and for profiles.
+        """
         rule_of(instruction)
         check_random_instruction(instruction)
         operands = [slice_ for operand in instruction.operands for slice_ in self.slices_of(operand)]
         number = len(self.builder.program.host_calling_thunks)
-        thunk = CallbackThunk(number, instruction, operands, self.allocate(instruction), instruction.name)
+        results = self.allocate(instruction)
+        thunk = CallbackThunk(number, instruction, operands, results, instruction.name, reason=reason)
         if draws_random_numbers(instruction):
             thunk.draws_random = True
             thunk.operands.append(self.builder.random_state())
             thunk.results.append(self.builder.random_state())
         self.append_callback(thunk)
-        logger.info("%s (%s) falls back to the host", instruction.name, instruction.op.name)
 
     def append_callback(self, thunk: HostThunk) -> None:
         """Appends a thunk that may call the host, and registers it with the program."""
@@ -388,8 +390,8 @@ class LoweringContext:
             return
         try:
             found = self.builder.kernels(instruction)
-        except UnsupportedError:
-            self.add_host_callback(instruction)
+        except UnsupportedError as error:
+            self.add_host_callback(instruction, str(error))
             return
         is_fusion = instruction.op is opcodes.FUSION
         operands = instruction.operands if is_fusion else list(dict.fromkeys(instruction.operands))

@@ -24,6 +24,7 @@ from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
 from xlapy.cpu.program.thunks import CallbackThunk, CallingConvention, KernelThunk
 from xlapy.cpu.target import host_target
 from xlapy.custom_calls.native import operand_layout_shapes
+from xlapy.custom_calls.registry import PythonTarget, find_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import ShapeIndex
 from xlapy.interpreter.core import is_dynamic
@@ -49,6 +50,14 @@ def calling_convention_of(instruction: Instruction) -> CallingConvention | None:
     )
 
 
+def _reason_against_target(instruction: Instruction) -> str:
+    """Why the host calls the target of a custom call; empty if native code does."""
+    target = find_target(instruction.custom_call_target, "cpu")
+    if target is None:
+        return "its built-in target is evaluated by the interpreter"
+    return "its target is a function of Python" if isinstance(target, PythonTarget) else ""
+
+
 def _declared_arrays(instruction: Instruction) -> list[Shape]:
     """Returns the arrays whose layouts the call declares."""
     declared = (instruction.shape, *(instruction.attributes_as(CustomCallAttributes).operand_layout_constraints or ()))
@@ -71,7 +80,7 @@ def _custom_call(context: LoweringContext, instruction: Instruction) -> None:
         return
     convention = calling_convention_of(instruction)
     if convention is None:
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, "its API version, dynamic dimensions or tiled layouts")
         return
     operands = _operand_slices(context, instruction)
     results: list[BufferSlice] = []
@@ -85,6 +94,7 @@ def _custom_call(context: LoweringContext, instruction: Instruction) -> None:
         operands[place] = results[-1]
     thunks = context.builder.program.host_calling_thunks
     thunk = CallbackThunk(len(thunks), instruction, list(operands.values()), results, instruction.name, convention)
+    thunk.reason = _reason_against_target(instruction)
     thunks.append(thunk)
     context.thunks.append(thunk)
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]

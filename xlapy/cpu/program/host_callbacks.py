@@ -78,7 +78,7 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 
 @THUNK_RULES.rule(opcodes.RAGGED_ALL_TO_ALL)
 def _lower_to_host_callback(context: LoweringContext, instruction: Instruction) -> None:
-    context.add_host_callback(instruction)
+    context.add_host_callback(instruction, "its form has no expansion")
 
 
 run_ids = itertools.count(1)

@@ -84,7 +84,7 @@ def _lower_ragged_dot(context: LoweringContext, instruction: Instruction) -> Non
     if has_ragged_problem(instruction):
         context.add_kernels(instruction)
     else:
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, "its form has neither a kernel nor an expansion")
 
 
 @THUNK_RULES.rule(opcodes.SORT)

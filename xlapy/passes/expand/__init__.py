@@ -4,6 +4,7 @@ Importing the package registers the expansions of all families in `EXPANSIONS`.
 """
 
 from xlapy.passes.expand import (
+    collectives,
     contraction,
     control,
     elementwise,
@@ -20,6 +21,7 @@ from xlapy.passes.expand.core import EXPANSIONS, ExpansionRule
 __all__ = [
     "EXPANSIONS",
     "ExpansionRule",
+    "collectives",
     "contraction",
     "control",
     "elementwise",

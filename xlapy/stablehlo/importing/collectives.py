@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from xlapy.opcodes.collectives import (
     CollectiveBroadcastAttributes,
     CollectivePermuteAttributes,
     CollectiveReduceAttributes,
+    RaggedAllToAllAttributes,
     ReduceScatterAttributes,
 )
 from xlapy.stablehlo import ir
@@ -28,6 +29,7 @@ from xlapy.stablehlo.importing.core.attributes import Fields, as_integers, descr
 from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.rules import ONE_OR_MORE, rule
 from xlapy.stablehlo.importing.core.scalar_computations import scalar_binary_computation
+from xlapy.stablehlo.importing.custom import array_operands, target
 from xlapy.stablehlo.importing.reduction import import_reducer
 
 
@@ -261,3 +263,17 @@ def replica_id(builder: ComputationBuilder, _: ir.Operation) -> Instruction:
 @rule("stablehlo.partition_id", operands=0)
 def partition_id(builder: ComputationBuilder, _: ir.Operation) -> Instruction:
     return builder.emit(opcodes.PARTITION_ID)
+
+
+@target("ragged_all_to_all")
+def ragged_all_to_all(builder: ComputationBuilder, operation: ir.Operation, _: Mapping[str, Any]) -> Instruction:
+    """JAX writes this collective, which StableHLO lacks, as a custom call with its groups in the backend config."""
+    config = operation.attributes.get("backend_config")
+    if not isinstance(config, dict):
+        raise ShapeError(f"its backend_config must be a dictionary, but is {describe(config)}")
+    described = ir.Operation("ragged_all_to_all", operation.operands, operation.results, dict(config))
+    attributes = RaggedAllToAllAttributes.make(
+        replica_groups=_replica_groups(builder, described), channel_id=_channel(described)
+    )
+    operands = array_operands(builder, operation, operands=6, results=1)
+    return builder.emit(opcodes.RAGGED_ALL_TO_ALL, operands, attributes)

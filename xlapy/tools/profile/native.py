@@ -20,7 +20,7 @@ from xlapy.loops.operations import Operations, kernel_operations
 from xlapy.runtime.machine import Machine, Roofline
 from xlapy.tools.profile.measuring import Measured
 from xlapy.tools.profile.reuse import Access, reuse_distances
-from xlapy.tools.profile.rows import Row, computing, merged
+from xlapy.tools.profile.rows import HostCallback, Row, computing, merged, rows_by_instruction
 
 
 def native_rows(measured: Measured, machine: Machine) -> list[Row]:
@@ -30,6 +30,18 @@ def native_rows(measured: Measured, machine: Machine) -> list[Row]:
     clocks = measured.compiled.program.counters
     assert clocks is not None, "the program is instrumented"
     return _Reader(measured, machine).rows(clocks.top_level)
+
+
+def host_callbacks(measured: Measured, rows: Sequence[Row]) -> list[HostCallback]:
+    """Returns the instructions that the host computes in every run, most expensive first."""
+    by_name = {row.name: row for row in rows_by_instruction(rows).values()}
+    found: list[HostCallback] = []
+    for thunk in measured.compiled.program.host_calling_thunks:
+        row = by_name.get(thunk.op_name)
+        if thunk.callback_reason and row is not None:
+            opcode = thunk.instruction.op.name
+            found.append(HostCallback(thunk.op_name, opcode, thunk.callback_reason, row.executions, row.seconds))
+    return sorted(found, key=lambda one: -one.seconds)
 
 
 class _Reader:

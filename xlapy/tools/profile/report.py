@@ -5,6 +5,7 @@ Responsible for the record and these formats. Does not depend on how times are m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from rich.text import Text
 from xlapy.analysis.cost import instruction_costs
 from xlapy.hlo.module import Module
 from xlapy.runtime.machine import Machine
-from xlapy.tools.profile.rows import Row, Share, all_rows, shares_by
+from xlapy.tools.profile.rows import HostCallback, Row, Share, all_rows, shares_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Profile:
     machine: Machine | None
     """The limits of the machine; None if rows are not compared with them."""
     devices: int = 1
+    host_callbacks: Sequence[HostCallback] = ()
+    """The instructions that the host computes, most expensive first."""
 
     @property
     def thunk_seconds(self) -> float:
@@ -59,6 +62,12 @@ class Profile:
         ]
         if self.instrumented_wall != self.wall:
             lines[0] += f"; measuring adds {max(0.0, self.instrumented_wall / self.wall - 1):.1%}"
+        for one in self.host_callbacks:
+            share = one.seconds / self.wall if self.wall else 0.0
+            lines += [
+                f"the host computes {one.name} ({one.opcode}) {_count_text(one.executions)} times per run, "
+                f"{time_text(one.seconds)} ({share:.1%}): {one.reason}"
+            ]
         if self.machine is not None:
             lines += [_limits_text(self.machine)]
         return lines
@@ -78,6 +87,7 @@ class Profile:
             "seconds": self.wall,
             "instrumented_seconds": self.instrumented_wall,
             "thunk_seconds": self.thunk_seconds,
+            "host_callbacks": [asdict(one) for one in self.host_callbacks],
             "machine": None if self.machine is None else _machine_json(self.machine),
             "rows": [_row_json(depth, row, self.wall) for depth, row in all_rows(self.rows)],
             "by_source": [_share_json(share, self.wall) for share in self.shares("source")],

@@ -141,6 +141,18 @@ class Row:
                 self.operations[name] = self.operations.get(name, 0.0) + count
 
 
+@dataclass(frozen=True, slots=True)
+class HostCallback:
+    """An instruction that the host computes: how often in a run, for how long in total, and why native code does
+    not."""
+
+    name: str
+    opcode: str
+    reason: str
+    executions: float
+    seconds: float
+
+
 def merged(rows: Sequence[Row]) -> list[Row]:
     """Merges rows with the same name; most expensive first."""
     found: dict[str, Row] = {}

@@ -15,7 +15,7 @@ from xlapy.runtime.machine import machine_roofline
 from xlapy.runtime.values import Observer
 from xlapy.tools.profile.interpreted import interpreted
 from xlapy.tools.profile.measuring import measure
-from xlapy.tools.profile.native import native_rows
+from xlapy.tools.profile.native import host_callbacks, native_rows
 from xlapy.tools.profile.report import Profile
 from xlapy.tools.run.command import arguments_of
 from xlapy.tools.run.devices import files_of_devices, infeed_values, with_feeds
@@ -76,9 +76,10 @@ def profile_of(session: Session, repeat: int | None, *, remeasure: bool = False)
     if executable.platform == "cpu":
         machine = machine_roofline(anew=remeasure)
         measured = measure(executable, session.run, repeat)
+        rows = native_rows(measured, machine)
         return Profile(
-            measured.compiled.module, "cpu", native_rows(measured, machine), measured.wall,
-            measured.instrumented_wall, measured.runs, machine, devices,
+            measured.compiled.module, "cpu", rows, measured.wall, measured.instrumented_wall, measured.runs, machine,
+            devices, host_callbacks(measured, rows),
         )  # fmt: skip
     runs = repeat or _INTERPRETED_RUNS
     rows, wall = interpreted(executable.module, lambda observer: session.run(executable, observer), runs, devices)

@@ -24,7 +24,12 @@ from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
 from xlapy.cpu.program.communication import direct_collectives
 from xlapy.cpu.program.communication.direct_collectives import PeerView, allocate_received, constant_index, own_rank
-from xlapy.cpu.program.communication.rendezvous_assignment import RendezvousAssignment, RendezvousRecord, byte_size
+from xlapy.cpu.program.communication.rendezvous_assignment import (
+    RendezvousAssignment,
+    RendezvousRecord,
+    byte_size,
+    reason_against_rendezvous,
+)
 from xlapy.cpu.program.shared_records import round_to_cache_lines
 from xlapy.cpu.program.thunks import CollectiveThunk, CopyThunk, KernelThunk, RendezvousParticipant
 from xlapy.cpu.target import host_target
@@ -146,7 +151,7 @@ def _lower_reduction(context: LoweringContext, instruction: Instruction, strides
     """
     count = _member_count(context, instruction)
     if not count:
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
         return
     if _is_direct(context, instruction):
         if any(strides):
@@ -227,7 +232,7 @@ def _axes(builder: Builder, read: Sequence[Shape], result: Shape) -> LoopNest:
 def _lower_collective_reduce(context: LoweringContext, instruction: Instruction) -> None:
     count = _member_count(context, instruction)
     if not count:
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
         return
     direct_collectives.append_reduce_to_root(context, instruction, count)
 
@@ -238,7 +243,7 @@ def _lower_collective_reduce(context: LoweringContext, instruction: Instruction)
 @THUNK_RULES.rule(opcodes.ALL_GATHER)
 def _lower_all_gather(context: LoweringContext, instruction: Instruction) -> None:
     if not _member_count(context, instruction):
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
         return
     _append_gather(context, instruction, context.allocate(instruction))
 
@@ -246,7 +251,7 @@ def _lower_all_gather(context: LoweringContext, instruction: Instruction) -> Non
 @THUNK_RULES.rule(opcodes.ALL_GATHER_START)
 def _lower_all_gather_start(context: LoweringContext, instruction: Instruction) -> None:
     if not _member_count(context, instruction):
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
         return
     results = context.allocate(instruction)
     half = len(results) // 2
@@ -320,7 +325,7 @@ def _lower_all_to_all(context: LoweringContext, instruction: Instruction) -> Non
     shape, dimension = instruction.operand_shapes[0], instruction.attributes_as(AllToAllAttributes).split_dimension
     has_equal_shapes = len({operand.to_text(layout=False) for operand in instruction.operand_shapes}) == 1
     if not count or (dimension is None and not (has_equal_shapes and len(instruction.operands) == count)):
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
         return
     if _is_direct(context, instruction):
         results = context.allocate(instruction)
@@ -351,7 +356,7 @@ def _lower_all_to_all(context: LoweringContext, instruction: Instruction) -> Non
 @THUNK_RULES.rule(opcodes.COLLECTIVE_PERMUTE)
 def _lower_collective_permute(context: LoweringContext, instruction: Instruction) -> None:
     if not _member_count(context, instruction):
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
         return
     _append_permute(context, instruction, context.allocate(instruction))
 
@@ -361,7 +366,7 @@ def _lower_collective_permute_start(context: LoweringContext, instruction: Instr
     """(operands, results, contexts...)"""
     count = len(instruction.operands)
     if not _member_count(context, instruction) or len(list(array_leaves(instruction.shape))) != 2 * count:
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
         return
     results = context.allocate(instruction)
     _append_permute(context, instruction, results[count:])
@@ -378,7 +383,7 @@ def _append_permute(context: LoweringContext, instruction: Instruction, results:
 @THUNK_RULES.rule(opcodes.COLLECTIVE_BROADCAST)
 def _lower_collective_broadcast(context: LoweringContext, instruction: Instruction) -> None:
     if not _member_count(context, instruction):
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
         return
     _forward_arrays(context, instruction, lambda _: 0, context.allocate(instruction))
 

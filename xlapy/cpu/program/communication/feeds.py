@@ -34,7 +34,7 @@ class FeedQueues:
 def _lower_infeed(context: LoweringContext, instruction: Instruction) -> None:
     data = instruction.shape.tuple_shapes[0]
     if context.builder.keeps_operands or (data.is_tuple and not data.tuple_shapes):
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, "the host checks all values, or the fed value is empty")
         return
     queues = context.builder.module_state(FeedQueues)
     _append_feed(context, instruction, queues.shape_number(data.to_text(layout=False)))
@@ -43,7 +43,7 @@ def _lower_infeed(context: LoweringContext, instruction: Instruction) -> None:
 @THUNK_RULES.rule(opcodes.OUTFEED)
 def _lower_outfeed(context: LoweringContext, instruction: Instruction) -> None:
     if context.builder.keeps_operands:
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, "the host checks all values")
         return
     _append_feed(context, instruction, 0)
 

@@ -118,6 +118,9 @@ def _is_paired(instruction: Instruction) -> bool:
     return not instruction.is_root and all(user.op in _DONES for user in instruction.users)
 
 
+_HOST_REASON = "the host is the other end, checks all values, or the transfers of its channel differ"
+
+
 def _native_queues(context: LoweringContext, instruction: Instruction) -> TransferQueues | None:
     """Returns the program's queues; None if the host executes the transfer, for example to check all values."""
     if instruction.attributes_as(ChannelAttributes).is_host_transfer or context.builder.keeps_operands:
@@ -130,7 +133,7 @@ def _native_queues(context: LoweringContext, instruction: Instruction) -> Transf
 def _lower_send(context: LoweringContext, instruction: Instruction) -> None:
     queues = _native_queues(context, instruction)
     if queues is None:
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, _HOST_REASON)
         return
     context.allocate(instruction)
     _append_transfer(context, queues, instruction, instruction, context.slices_of(instruction.operands[0]), [])
@@ -146,7 +149,7 @@ def _lower_send_done(context: LoweringContext, instruction: Instruction) -> None
 def _lower_recv(context: LoweringContext, instruction: Instruction) -> None:
     queues = _native_queues(context, instruction)
     if queues is None:
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, _HOST_REASON)
         return
     *_, message_number = context.allocate(instruction)
     _append_transfer(context, queues, instruction, instruction, [], [message_number])
@@ -156,7 +159,7 @@ def _lower_recv(context: LoweringContext, instruction: Instruction) -> None:
 def _lower_recv_done(context: LoweringContext, instruction: Instruction) -> None:
     queues = _native_queues(context, instruction)
     if queues is None:
-        context.add_host_callback(instruction)
+        context.add_host_callback(instruction, _HOST_REASON)
         return
     (start,) = instruction.operands
     *_, message_number = context.slices_of(start)

@@ -101,6 +101,11 @@ class HostThunk(Thunk):
         return None
 
     @property
+    def callback_reason(self) -> str:
+        """Why the host computes the instruction in every run; empty if it does not, or if that is not known."""
+        return ""
+
+    @property
     def is_plain_callback(self) -> bool:
         """Whether the host, or a target, computes the results from nothing but the operands."""
         return False
@@ -196,9 +201,15 @@ class CallbackThunk(HostThunk):
 
     calling_convention: CallingConvention | None = None
     draws_random: bool = False
+    reason: str = ""
+    """Why the host computes the instruction, for people; empty for a native target, and after serialization."""
 
     kind: ClassVar[str] = "callback"
     reads_in_place: ClassVar[bool] = True
+
+    @property
+    def callback_reason(self) -> str:
+        return self.reason
 
     @property
     def is_plain_callback(self) -> bool:
