@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.liveness import LiveRanges
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, OutlinedThunk, Thunk, walk_thunks
+from xlapy.cpu.program.thunks import OutlinedThunk, Thunk, walk_thunks
 from xlapy.loops import Buffer, Kernel
-from xlapy.loops.indexed_accesses import loads_vectors, stores_by_index
 from xlapy.loops.statement_counts import strided_access_count, unrolled_statement_count
 
 MAX_FUNCTION_STATEMENTS = 1500
@@ -147,15 +146,9 @@ def _is_updated_vector(function: OutlinedThunk, slice_: BufferSlice) -> bool:
     In memory, a vector that is loaded soon after one of its elements was stored waits until that store has left the
     store buffer, for some twenty cycles.
     """
-    is_stored = is_read = False
-    for thunk in _own_thunks(function.thunks):
-        if isinstance(thunk, CopyThunk):
-            is_read |= thunk.source is slice_
-        elif isinstance(thunk, KernelThunk) and thunk.is_inline and slice_ in thunk.slices:
-            buffers = {buffer for buffer, one in zip(thunk.kernel.buffers, thunk.slices, strict=True) if one is slice_}
-            is_stored |= stores_by_index(thunk.kernel, buffers)
-            is_read |= loads_vectors(thunk.kernel, buffers)
-    return is_stored and is_read
+    thunks = list(_own_thunks(function.thunks))
+    is_stored = any(thunk.stores_by_index(slice_) for thunk in thunks)
+    return is_stored and any(thunk.loads_vectors(slice_) for thunk in thunks)
 
 
 def _outlined_functions(thunks: list[Thunk]) -> Iterator[OutlinedThunk]:

@@ -21,7 +21,7 @@ from xlapy.cpu.program.buffer_slices import (
 )
 from xlapy.cpu.program.thunks.emitter import ThunkEmitter
 from xlapy.cpu.program.thunks.thunk import CALL_STATEMENTS, Thunk
-from xlapy.loops import Kernel
+from xlapy.loops import Buffer, Kernel, indexed_accesses
 from xlapy.loops.cost import KernelCost
 from xlapy.loops.in_place import may_overwrite
 from xlapy.loops.statement_counts import unrolled_statement_count
@@ -115,6 +115,15 @@ class KernelThunk(Thunk):
     def is_inline(self) -> bool:
         return self.unrolled
 
+    def stores_by_index(self, slice_: BufferSlice) -> bool:
+        return self.unrolled and indexed_accesses.stores_by_index(self.kernel, self._buffers_of(slice_))
+
+    def loads_vectors(self, slice_: BufferSlice) -> bool:
+        return self.unrolled and indexed_accesses.loads_vectors(self.kernel, self._buffers_of(slice_))
+
+    def _buffers_of(self, slice_: BufferSlice) -> set[Buffer]:
+        return {buffer for buffer, one in zip(self.kernel.buffers, self.slices, strict=True) if one is slice_}
+
     def choose_unrolling(self, is_unrolled: Callable[[Kernel], bool]) -> None:
         self.unrolled = is_unrolled(self.kernel)
 
@@ -183,6 +192,9 @@ class CopyThunk(Thunk):
     @property
     def is_inline(self) -> bool:
         return True
+
+    def loads_vectors(self, slice_: BufferSlice) -> bool:
+        return slice_ is self.source
 
     def function_statements(self, count: Callable[[Kernel], int]) -> int:
         others = sum(slice_.storage is not StorageClass.TEMPORARY for slice_ in (self.source, self.target))

@@ -137,6 +137,16 @@ class Thunk(ABC):
         """Whether the code of the thunk lies in the function that contains it, so that slices may be stack slots."""
         return False
 
+    def stores_by_index(self, slice_: BufferSlice) -> bool:
+        """Whether inline code stores a single element of a slice whose index is computed."""
+        del slice_
+        return False
+
+    def loads_vectors(self, slice_: BufferSlice) -> bool:
+        """Whether inline code loads vectors of neighboring elements of a slice."""
+        del slice_
+        return False
+
     def choose_unrolling(self, is_unrolled: Callable[[Kernel], bool]) -> None:
         """Decides whether the thunk's kernel, if it has one, is unrolled."""
         return
