@@ -26,20 +26,6 @@ if TYPE_CHECKING:
     from xlapy.runtime.storage.lazy_module import LazyModule
 
 
-class FastPath(Protocol):
-    """A fast way to call a program."""
-
-    @property
-    def native(self) -> Callable[[tuple[Any, ...]], Any] | None:
-        """An even faster way, which runs no Python code, or None. Calls may make it. It takes the same arguments as the
-        fast path, and returns NotImplemented, with nothing run, for arguments that it does not accept."""
-        ...
-
-    def __call__(self, arguments: Sequence[Any], /) -> Any:
-        """Runs the program."""
-        ...
-
-
 class Program(Protocol):
     """A module compiled for one platform.
 
@@ -49,9 +35,13 @@ class Program(Protocol):
     fresh_results: bool
 
     @property
-    def fast_path(self) -> FastPath | None:
+    def fast_path(self) -> Callable[[Sequence[Any]], Any] | None:
         """A faster way to call a program on one device, or None. It takes the user's arguments, checks and donates them
-        as `Executable.__call__` says, and returns buffers; or it returns NotImplemented, and `execute` is called."""
+        as `Executable.__call__` says, and returns buffers; or it returns NotImplemented, and `execute` is called.
+
+        After a call, its attribute `native`, if there is one and it is not None, is a still faster way, which takes a
+        tuple of arguments, and returns NotImplemented for those that it leaves to the fast path.
+        """
         ...
 
     @property

@@ -91,7 +91,7 @@ class Executable:
                     return results
             if self._fast_path is not None:
                 results = self._fast_path(arguments)
-                self._native_call = self._fast_path.native
+                self._native_call = getattr(self._fast_path, "native", None)
                 if results is not NotImplemented:
                     return results
         if len(self.devices) != 1:

@@ -301,3 +301,13 @@ def test_types_that_others_give_functions_of_python_do_not_matter(monkeypatch: p
         monkeypatch.setattr(getattr(ctypes.pythonapi, name), "restype", ctypes.c_double)
     add = prepared(ADD, X, X)
     assert np.asarray(add(buffer_of(X), X).block_until_ready()).tolist() == (2 * X).tolist()
+
+
+def test_a_fast_path_may_be_any_function(monkeypatch: pytest.MonkeyPatch):
+    """Back ends that others register have no native calls."""
+    executable = xla.Client("interpreter").compile(ADD)
+    monkeypatch.setattr(
+        executable, "_fast_path", lambda arguments: len(arguments) if arguments[0] is X else NotImplemented
+    )
+    assert [executable(X, X), executable(X, X)] == [2, 2]
+    assert np.asarray(executable(X + 1, X)).tolist() == (2 * X + 1).tolist()

@@ -42,8 +42,6 @@ class Dispatch:
     make_host: makes the host of a run, for programs whose callbacks are all custom calls.
     """
 
-    native: None = None
-
     def __init__(
         self,
         call: NativeCall,
@@ -143,8 +141,6 @@ class Dispatch:
 
 class DispatchReady:
     """Calls a program in the thread of the caller, or queues the call if an argument is pending."""
-
-    native: None = None
 
     def __init__(self, dispatch: Dispatch, queue: Callable[[Sequence[Any]], Any]) -> None:
         self._dispatch, self._queue = dispatch, queue
