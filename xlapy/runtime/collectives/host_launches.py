@@ -130,6 +130,9 @@ class HostProgram:
 
         A frame with an error does not run: its device has failed.
         """
+        if self._callbacks is not None:
+            self._run_callbacks(self._callbacks, frame, program, launch)
+            return
         number = program["number"]
         shared = self._launch(launch)
         rendezvous = shared.rendezvous
@@ -149,6 +152,19 @@ class HostProgram:
         shared.ended.wait()
         if rendezvous.failure is not None:
             raise rendezvous.failure
+
+    def _run_callbacks(self, callbacks: PythonCallbacks, frame: Record, program: Record, launch: Record) -> None:
+        """Runs a program on one device that calls nothing but Python functions: it waits for nobody."""
+        if frame["error"]:
+            raise read_error(frame["error"])
+        shared = _shared_array(self.program, launch["shared"])
+        host = PythonHost(self.program, callbacks, shared.ctypes.data)
+        try:
+            self._call_native(frame, program, 0, host, shared)
+        except BaseException:
+            if engine().is_memory_canceled(shared.ctypes.data):
+                raise ExecutionError("the program was canceled") from None
+            raise
 
     def _launch(self, record: Record) -> _HostLaunch:
         with _lock:
@@ -173,6 +189,14 @@ class HostProgram:
             launch.ended.set()
 
     def _execute(self, frame: Record, program: Record, launch: _HostLaunch, number: int) -> None:
+        communicator = launch.communicators[number]
+        host = self.handler(communicator, launch.run_id, launch.shared)
+        is_attached = attached_feeds(communicator.device, self.program, launch.shared, number)
+        with is_attached if self.has_feeds else nullcontext():
+            self._call_native(frame, program, number, host, launch.shared)
+
+    def _call_native(self, frame: Record, program: Record, number: int, host: Host, shared: SharedMemory) -> None:
+        """Runs native code on a frame. shared: the memory that the devices share."""
         ids = divmod(number, self.partition_count)
         native = self.program
         counts = program["argument_count"], program["result_count"]
@@ -185,18 +209,8 @@ class HostProgram:
                 owners[first + index], addresses[first + index] = array, array_address(array)
         self._call.refresh_targets()
         align_arguments(owners, addresses, self._in_place)
-        communicator = launch.communicators[number]
-        host = self._host(communicator, launch)
         storages = _owned_storages(frame, sum(counts)) if self._calls_targets else None
-        memory = owners, storages, launch.shared
-        is_attached = attached_feeds(communicator.device, native, launch.shared, number)
-        with is_attached if self.has_feeds else nullcontext():
-            self._call(*addresses, host=host, memory=memory, device=number)
-
-    def _host(self, communicator: DeviceCommunicator, launch: _HostLaunch) -> Host:
-        if self._callbacks is not None:
-            return PythonHost(self.program, self._callbacks, launch.shared.ctypes.data)
-        return self.handler(communicator, launch.run_id, launch.shared)
+        self._call(*addresses, host=host, memory=(owners, storages, shared), device=number)
 
 
 @dataclass(frozen=True, slots=True)
