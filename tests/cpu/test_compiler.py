@@ -120,9 +120,7 @@ def test_addresses_are_read_where_they_are_needed():
     """If hundreds of addresses were loaded at the start, registers would spill them all to the stack."""
     parameters = [f"p{n} = f32[{300 + n}] parameter({n})" for n in range(20)]
     results = [f"r{n} = f32[{300 + n}] sine(p{n})" for n in range(20)]
-    shapes, names = (
-        ", ".join(parts) for parts in zip(*((f"f32[{300 + n}]", f"r{n}") for n in range(20)), strict=True)
-    )
+    shapes, names = (", ".join(parts) for parts in zip(*((f"f32[{300 + n}]", f"r{n}") for n in range(20)), strict=True))
     text = "\n".join(["HloModule m ENTRY e {", *parameters, *results, f"ROOT t = ({shapes}) tuple({names}) }}"])
     run = compile_module(parse_hlo(text)).llvm.split("@xlapy_run(")[1]
     between = run.split("call void @kernel")

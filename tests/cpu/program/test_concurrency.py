@@ -55,7 +55,7 @@ DIAMOND = (
     + "  ROOT r = (f32[48,64], f32[48,64], f32[48,64]) tuple(e, f, a)\n}"
 )
 
-LOOP = (
+LOOP = (  # six layers in each iteration
     """HloModule loop
 below { s = (s32[], f32[48,64]) parameter(0)  i = s32[] get-tuple-element(s), index=0  n = s32[] constant(5)
   ROOT r = pred[] compare(i, n), direction=LT }
@@ -68,7 +68,9 @@ next { s = (s32[], f32[48,64]) parameter(0)  i = s32[] get-tuple-element(s), ind
     + "  y = f32[48,64] negate(x)\n"
     + layer("c", "y", "w")
     + layer("d", "c", "w")
-    + """  z = f32[48,64] subtract(b, d)
+    + layer("e", "b", "w")
+    + layer("f", "d", "w")
+    + """  z = f32[48,64] subtract(e, f)
   ROOT r = (s32[], f32[48,64]) tuple(j, z) }
 ENTRY main { x = f32[48,64] parameter(0)  zero = s32[] constant(0)  t = (s32[], f32[48,64]) tuple(zero, x)
   u = (s32[], f32[48,64]) while(t), condition=below, body=next  ROOT r = f32[48,64] get-tuple-element(u), index=1 }"""
