@@ -414,8 +414,9 @@ define internal void @load_mode(ptr %mode) alwaysinline {
 
 def pool_text(machine: str) -> str:
     """Returns the LLVM module of the pool for a machine architecture."""
-    functions = [xlapy_parallel, xlapy_await_task, xlapy_finish_task, xlapy_reset_pool]
-    exports = [function.name for function in functions]
+    exports = [xlapy_parallel.name, AWAIT_TASK, FINISH_TASK, xlapy_reset_pool.name]
     defined = ["save_mode", "load_mode", "load_processors", "avoid_processor"]
-    text = library_text(functions, exports, defined=defined)
+    text = library_text(
+        [xlapy_parallel, xlapy_await_task, xlapy_finish_task, xlapy_reset_pool], exports, defined=defined
+    )
     return f"{text}\n{AFFINITY}\n{_MODES.get(machine, _NO_MODES)}"
