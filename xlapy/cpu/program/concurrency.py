@@ -28,8 +28,7 @@ MIN_SAVED_CYCLES: Final = MIN_PARALLEL_CYCLES // 2
 """The smallest time that tasks must save, by the estimate: less is lost when the other threads start late."""
 
 MIN_SAVED_CYCLES_IN_LOOP: Final = MIN_PARALLEL_CYCLES
-"""The same in a loop, where arrays move from one thread's cache to another in each iteration. Measured: an LSTM whose
-cell would save five microseconds takes 1.08x of the time with tasks."""
+"""The same in a loop, where arrays move from the cache of one thread to that of another in each iteration."""
 
 SHORT_TASK_CYCLES: Final = CYCLES_PER_MICROSECOND // 2
 """A thunk that takes less time never begins a task: handing it out would take as long as it does."""

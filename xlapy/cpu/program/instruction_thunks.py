@@ -12,6 +12,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.aliasing import array_leaves
+from xlapy.base.element_types import U8
+from xlapy.base.shape import Shape
 from xlapy.codegen.emitters import random_state, scatter
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.codegen.emitters.sort import sort, top_k
@@ -96,8 +98,11 @@ def _lower_sort(context: LoweringContext, instruction: Instruction) -> None:
     _define_in_place(context, instruction, results, changes=changes)
     if changes:
         scratch = [BufferSlice(slice_.shape, name=instruction.name) for slice_ in results]
-        kernel = sort.sort_kernel(instruction, host_target())
-        context.thunks.append(KernelThunk(kernel, [*results, *scratch], instruction.name))
+        kernels = sort.sort_kernels(instruction, host_target())
+        further = [BufferSlice(Shape.array(U8, (size,)), name=instruction.name) for size in kernels.temporaries]
+        slices = [*results, *scratch, *further]
+        for kernel, numbers in kernels.steps:
+            context.thunks.append(KernelThunk(kernel, [slices[number] for number in numbers], instruction.name))
 
 
 @THUNK_RULES.rule(opcodes.TOPK)

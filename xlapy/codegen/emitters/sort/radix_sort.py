@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from xlapy.codegen.emitters.sort.slices import SliceSorter
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I32, I64, Affine, AxisKind, Buffer, Kernel, Value
+from xlapy.loops import I32, I64, Affine, AxisKind, Buffer, Builder, Kernel, Value
 from xlapy.lower import Element, register_type
 from xlapy.lower.sort_keys import SortKey
 
@@ -23,14 +23,50 @@ DIGIT_VALUES = 1 << DIGIT_BITS
 """The number of values of a digit, which is the number of entries of its histogram."""
 
 
+def low_bits(key: SortKey) -> range:
+    """The lowest bit of each digit of a key."""
+    return range(key.low, register_type(key.element_type).byte_size * 8, DIGIT_BITS)
+
+
+def digit(builder: Builder, bits: Value) -> Affine:
+    """The lowest digit of an integer as a position."""
+    if bits.type.bits > DIGIT_BITS:
+        bits = builder.binary("and", bits, builder.constant(bits.type, DIGIT_VALUES - 1))
+    return Affine.of(builder.convert("zext", bits, I64))
+
+
+def increment(builder: Builder, counts: Buffer, position: Affine) -> Value:
+    """Returns an entry of a histogram, and adds one to it."""
+    before = builder.load(counts, position)
+    builder.store(counts, position, builder.add(before, builder.constant(I32, 1)))
+    return before
+
+
+def sum_before(builder: Builder, counts: Buffer, first: int) -> None:
+    """Replaces each entry of a histogram, which begins at `first`, by the sum of those before it."""
+    zero = builder.zero(I32)
+    counted: list[Value] = []
+
+    def values(position: Affine) -> list[Value]:
+        counted[:] = [builder.load(counts, position + first)]
+        return counted
+
+    def use(position: Affine, sums: Sequence[Value]) -> None:
+        builder.store(counts, position + first, builder.sub(sums[0], counted[0]))
+
+    def combine(left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+        return [builder.add(left[0], right[0])]
+
+    builder.scan(DIGIT_VALUES, [zero], values, combine, use, width=builder.lanes(I32), identities=[zero])
+
+
 class RadixSort(SliceSorter):
     """The radix sort of one sort instruction."""
 
     def __init__(self, instruction: Instruction, target: Target, key: SortKey) -> None:
         super().__init__(instruction, target)
         self.key = key
-        self.low_bits = range(key.low, register_type(key.element_type).byte_size * 8, DIGIT_BITS)
-        """The lowest bit of each digit."""
+        self.low_bits = low_bits(key)
         self.counts = self.builder.scratch("counts", I32, len(self.low_bits) * DIGIT_VALUES)
 
     def build(self) -> Kernel:
@@ -47,7 +83,7 @@ class RadixSort(SliceSorter):
                 with builder.branch(is_same):
                     self.copy(source, target, start)
                 with builder.branch(builder.logical_not(is_same)):
-                    self.sum_histogram(number)
+                    sum_before(builder, self.counts, number * DIGIT_VALUES)
                     with builder.loop(self.length) as position:
                         self.move(target, start, self.load(source, start, position), number)
                 source, target = target, source
@@ -61,43 +97,19 @@ class RadixSort(SliceSorter):
         key = self.key.of(builder, self.instruction.to_apply.parameters, elements)
         low = builder.constant(key.type, self.low_bits[number])
         bits = builder.binary("lshr", key, low) if self.low_bits[number] else key
-        if key.type.bits > DIGIT_BITS:
-            bits = builder.binary("and", bits, builder.constant(key.type, DIGIT_VALUES - 1))
-        return Affine.of(builder.convert("zext", bits, I64)) + number * DIGIT_VALUES
-
-    def increment(self, position: Affine) -> Value:
-        """Returns an entry of `counts`, and adds one to it."""
-        before = self.builder.load(self.counts, position)
-        self.builder.store(self.counts, position, self.builder.add(before, self.builder.constant(I32, 1)))
-        return before
+        return digit(builder, bits) + number * DIGIT_VALUES
 
     def count_digits(self, elements: Sequence[Element]) -> None:
         for number in range(len(self.low_bits)):
-            self.increment(self.histogram_entry(elements, number))
+            increment(self.builder, self.counts, self.histogram_entry(elements, number))
 
     def has_one_value(self, first: Sequence[Element], number: int) -> Value:
         """Whether all elements of the slice have the same value of a digit as its first element."""
         count = self.builder.load(self.counts, self.histogram_entry(first, number))
         return self.builder.compare("eq", count, self.builder.constant(I32, self.length))
 
-    def sum_histogram(self, number: int) -> None:
-        """Replaces each entry of a histogram by the number of elements with a smaller value of the digit."""
-        builder, zero = self.builder, self.builder.zero(I32)
-        counted: list[Value] = []
-
-        def values(position: Affine) -> list[Value]:
-            counted[:] = [builder.load(self.counts, position + number * DIGIT_VALUES)]
-            return counted
-
-        def use(position: Affine, sums: Sequence[Value]) -> None:
-            builder.store(self.counts, position + number * DIGIT_VALUES, builder.sub(sums[0], counted[0]))
-
-        def combine(left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
-            return [builder.add(left[0], right[0])]
-
-        builder.scan(DIGIT_VALUES, [zero], values, combine, use, width=builder.lanes(I32), identities=[zero])
-
     def move(self, target: Sequence[Buffer], start: Affine, elements: Sequence[Element], number: int) -> None:
         """Stores the elements of one position at the next position for their value of a digit."""
-        position = self.builder.convert("zext", self.increment(self.histogram_entry(elements, number)), I64)
+        before = increment(self.builder, self.counts, self.histogram_entry(elements, number))
+        position = self.builder.convert("zext", before, I64)
         self.store(target, start, Affine.of(position), elements)
