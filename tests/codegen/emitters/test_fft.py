@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from xlapy.codegen.emitters.fft.kernel import fourier_kernel, max_points
+from xlapy.codegen.emitters.fft.kernel import max_points
+from xlapy.codegen.emitters.fft.kernels import fourier_kernel
 from xlapy.codegen.emitters.fft.plan import Axis, Transform, plan_transforms, radices
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.target import host_target
@@ -84,10 +85,39 @@ def test_long_outer_dimensions(dimensions: tuple[int, ...]):
 
 
 @pytest.mark.parametrize(
-    ("kind", "dimensions"), [("FFT", (5, 97)), ("IFFT", (2, 1009)), ("RFFT", (74,)), ("IRFFT", (4, 37))]
+    ("kind", "dimensions"),
+    [
+        ("FFT", (5, 97)),
+        ("IFFT", (2, 1009)),
+        ("RFFT", (74,)),
+        ("IRFFT", (4, 37)),
+        ("FFT", (35, 97)),
+        ("FFT", (16, 1013)),
+        ("IFFT", (20, 1009)),
+        ("FFT", (33, 47)),
+        ("IFFT", (17, 74)),
+        ("FFT", (16, 2018)),
+        ("FFT", (16, 4051)),
+        ("RFFT", (40, 106)),
+        ("RFFT", (16, 37)),
+        ("IRFFT", (19, 41)),
+    ],
 )
 def test_large_primes(kind: str, dimensions: tuple[int, ...]):
     assert_transformed(kind, dimensions, 1, "float32")
+
+
+@pytest.mark.parametrize("length", [41, 47, 106, 1009, 1019])
+def test_many_rows_of_large_primes_are_one_kernel(length: int):
+    x = np.zeros((64, length), np.complex64)
+    compiled = CPU.compile(transform_text("FFT", x, x.shape, (length,)))
+    assert compiled.memory_analysis().temp_size_in_bytes == 0
+    assert compiled.as_hlo_text(optimized=True).count(" fft(") == 1
+
+
+def test_outer_dimensions_of_large_primes():
+    assert_transformed("FFT", (3, 37, 20), 2, "float64")
+    assert_transformed("IFFT", (2, 47, 37, 16), 3, "float32")
 
 
 def test_large_primes_use_kernels_of_other_lengths():
@@ -149,7 +179,10 @@ def test_plans():
     longest = plan_transforms(1 << 24, 1, 1, 1024, 16)
     assert longest is not None and len(longest) == 3 and all(each.points.size <= 1024 for each in longest)
     assert [each.keeps_places for each in longest] == [False, True, True]
-    assert plan_transforms(2 * 37, 100, 1, 1024, 16) is None
+    prime = plan_transforms(1009, 16, 1, 1024, 16)
+    assert prime == [Transform(Axis(1009, 1, 1), Axis(16, 1009, 1009))]
+    assert plan_transforms(1009, 15, 1, 1024, 16) is None
+    assert plan_transforms(10007, 16, 1, 1024, 16) is None
     assert plan_transforms(1 << 24, 1, 2, 1024, 16) is None
 
 
@@ -182,6 +215,18 @@ def test_a_kernel_in_place_evaluated():
     result = x.view(np.float64).ravel().copy()
     evaluate(made.kernel, {"roots": made.twiddles, "result": result})
     np.testing.assert_allclose(result.view(np.complex128).reshape(x.shape), np.fft.fft(x, axis=1), atol=1e-13)
+
+
+@pytest.mark.parametrize(("points", "sign"), [(37, -1), (47, 1)])
+def test_a_convolution_evaluated(points: int, sign: int):
+    """Both algorithms, in one direction each; the last group of lanes is masked."""
+    x = numbers("FFT", (11, points), "float64")
+    (transform,) = plan_transforms(points, 11, 1, 1024, 8) or []
+    made = fourier_kernel("prime", host_target(), F64, transform, sign, 1.0)
+    result = np.zeros(2 * x.size)
+    evaluate(made.kernel, {"operand": x.view(np.float64).ravel(), "roots": made.twiddles, "result": result})
+    wanted = np.fft.fft(x) if sign < 0 else np.fft.ifft(x) * points
+    np.testing.assert_allclose(result.view(np.complex128).reshape(x.shape), wanted, atol=1e-12)
 
 
 @functools.cache

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.codegen.emitters.fft.plan import is_smooth
-from xlapy.codegen.emitters.fft.stages import has_kernels
+from xlapy.codegen.emitters.fft.plan import bluestein_points, is_smooth
+from xlapy.codegen.emitters.fft.stages import has_kernel_of_rows, has_kernels
 from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -97,9 +98,10 @@ def _transform(write: Writer, operand: Instruction, kind: FftType) -> Instructio
 def _transformed(write: Writer, operand: Instruction, kind: FftType) -> Instruction:
     """Transforms the last dimension, by a convolution if its length has no kernels."""
     *leading, length = operand.shape.dimensions
-    if is_smooth(length):
+    type = operand.shape.element_type.component_type
+    if is_smooth(length) or has_kernel_of_rows(length, prod(leading), type, host_target()):
         return _transform(write, operand, kind)
-    size = _next_size(2 * length - 1)
+    size = bluestein_points(length)
     chirp, kernel = chirp_of(length, size, 1 if kind is FftType.IFFT else -1)
     zeros = write.splat(0, operand.shape.with_dimensions((*leading, size - length)))
     padded = concatenate(write, [times(write, operand, chirp), zeros], len(leading))
@@ -107,8 +109,3 @@ def _transformed(write: Writer, operand: Instruction, kind: FftType) -> Instruct
     convolved = slice_dimension(write, _transform(write, product, FftType.IFFT), len(leading), 0, length)
     scale = 1 / length if kind is FftType.IFFT else 1
     return times(write, convolved, scale * chirp)
-
-
-def _next_size(least: int) -> int:
-    """Returns the smallest number, not below `least`, that is a power of two times 1, 3, 5, 7, 9 or 15."""
-    return min(odd << max(0, -(-least // odd) - 1).bit_length() for odd in (1, 3, 5, 7, 9, 15))

@@ -14,7 +14,7 @@ If the lanes are not contiguous in the operand or the result but the points are,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -53,18 +53,7 @@ class FourierKernel:
     """The contents of the buffer of twiddle factors."""
 
 
-def fourier_kernel(
-    name: str, target: Target, type: ScalarType, transform: Transform, sign: int, scale: float, in_place: bool = False
-) -> FourierKernel:
-    """Returns the kernel of a transform with roots exp(sign 2 pi i / n), whose results are multiplied by `scale`.
-
-    in_place: whether the results overwrite the operand, so that there is no buffer for the operand. The transform must
-    keep places.
-    """
-    return _FftEmitter(name, target, type, transform, sign, scale, in_place).build()
-
-
-class _FftEmitter:
+class FftEmitter:
     """Emits one kernel; `build` returns it."""
 
     def __init__(
@@ -91,7 +80,8 @@ class _FftEmitter:
         self.reads_tiles = wide and lanes.source != 1 and transform.points.source == 1
         self.writes_tiles = wide and lanes.target != 1 and transform.points.target == 1
         self.groups = -(-lanes.size // self.width)
-        self.radices = radices(transform.points.size) or (1,)
+        self.length = self.transformed_points()
+        self.radices = radices(self.length) or (1,)
         points = transform.points.size
         # half a spectrum of real numbers has one more point
         self.points_in = points + (transform.halves and sign > 0)
@@ -105,9 +95,20 @@ class _FftEmitter:
         self.operand = operand or self.result
         self.butterflies = Butterflies(builder, sign)
 
+    def transformed_points(self) -> int:
+        """The length of the transform that the passes compute."""
+        return self.transform.points.size
+
+    def scratch_points(self) -> int:
+        """The number of points that each of the two scratch buffers holds."""
+        return max(self.points_in, self.points_out)
+
+    def add_own_tables(self) -> None:
+        """Adds tables besides those of passes and between transforms."""
+
     def build(self) -> FourierKernel:
         builder, transform = self.builder, self.transform
-        room = -(-max(self.points_in, self.points_out) // max(self.tile)) * max(self.tile)
+        room = -(-self.scratch_points() // max(self.tile)) * max(self.tile)
         size = 2 * self.width * room
         self.buffers = [builder.scratch(name, self.type, size) for name in ("here", "there")]
         self.room = room
@@ -118,36 +119,31 @@ class _FftEmitter:
             whole = transform.lanes.size % self.width == 0
             self.begin = Affine.sum((p, a.source) for p, a in zip(self.task_index, transform.outer, strict=False))
             self.end = Affine.sum((p, a.target) for p, a in zip(self.task_index, transform.outer, strict=False))
-            tables = self.add_pass_tables()
+            self.pass_tables = self.add_pass_tables()
+            self.add_own_tables()
             if whole:
-                self.emit_passes(tables, None)
+                self.emit_passes(None)
             else:
-                self.emit_full_and_partial_groups(tables)
+                self.emit_full_and_partial_groups()
         twiddles = np.concatenate(self.tables or [np.ones(2)]).astype(self.type.dtype)
         self.twiddles.size = len(twiddles)
         return FourierKernel(builder.kernel, twiddles)
 
-    def emit_full_and_partial_groups(self, tables: Sequence[int]) -> None:
+    def emit_full_and_partial_groups(self) -> None:
         """Emits two versions of the passes: for groups with all lanes, and for the last group."""
         builder = self.builder
         left = builder.value_of(Affine((), self.transform.lanes.size) - self.group * self.width)
         whole_vector = builder.compare("sge", left, builder.constant(I64, self.width))
         if self.groups > 1:
             with builder.branch(whole_vector):
-                self.emit_passes(tables, None)
+                self.emit_passes(None)
         with builder.branch(builder.logical_not(whole_vector)):
             left.range = (1, self.width - 1)
-            self.emit_passes(tables, left)
+            self.emit_passes(left)
 
-    def emit_passes(self, tables: Sequence[int], count: Value | None) -> None:
+    def emit_passes(self, count: Value | None) -> None:
         """Emits all passes of a group. count: the number of its lanes; None for all."""
-        here, there = self.buffers
-        if self.reads_tiles:
-            self.read_tiles(here, count)
-            load = self.tile_load(here)
-            here, there = there, here
-        else:
-            load = self.operand_load(count)
+        load, here, there = self.first_load(*self.buffers, count)
         if self.points_in > self.points_out:
             self.pack(load, self.scratch_store(here))
             load = self.scratch_load(here)
@@ -156,7 +152,7 @@ class _FftEmitter:
         for number, radix in enumerate(self.radices):
             is_last = number == len(self.radices) - 1 and self.points_out <= self.points_in
             store: Store = self.result_store(here, count) if is_last else self.scratch_store(here)
-            self.emit_pass(radix, length // radix, stride, tables[number], load, store)
+            self.emit_pass(number, length // radix, stride, load, store)
             load = self.scratch_load(here)
             here, there = there, here
             length, stride = length // radix, stride * radix
@@ -168,12 +164,35 @@ class _FftEmitter:
 
     # -- passes
 
-    def emit_pass(self, radix: int, rest: int, stride: int, table: int, load: Load, store: Store) -> None:
+    @contextmanager
+    def vector(self) -> Iterator[Affine]:
+        """Opens the loop over the lanes of a group."""
+        with self.builder.loop(self.width, AxisKind.VECTOR, width=self.width) as lane:
+            yield lane
+
+    def first_load(self, here: Buffer, there: Buffer, count: Value | None) -> tuple[Load, Buffer, Buffer]:
+        """Returns the load of the operand's points, the buffer to write to, and the other one, which may hold them."""
+        if not self.reads_tiles:
+            return self.operand_load(count), here, there
+        self.read_tiles(here, count)
+        return self.tile_load(here), there, here
+
+    def emit_all_passes(self, here: Buffer, there: Buffer) -> Buffer:
+        """Emits the passes that transform the points of `here`; returns the buffer with the results."""
+        length, stride = self.length, 1
+        for number, radix in enumerate(self.radices):
+            load, store = self.scratch_load(here), self.scratch_store(there)
+            self.emit_pass(number, length // radix, stride, load, store)
+            here, there = there, here
+            length, stride = length // radix, stride * radix
+        return here
+
+    def emit_pass(self, number: int, rest: int, stride: int, load: Load, store: Store) -> None:
         """Emits one pass: loops over p below `rest` and q below `stride`."""
-        builder = self.builder
+        builder, radix, table = self.builder, self.radices[number], self.pass_tables[number]
         with builder.loop(rest) as p:
             twiddles = [self.root(table, p * (radix - 1) + (k - 1)) for k in range(1, radix)] if rest > 1 else []
-            with builder.loop(stride) as q, builder.loop(self.width, AxisKind.VECTOR, width=self.width) as lane:
+            with builder.loop(stride) as q, self.vector() as lane:
                 points = [load(q + (p + rest * k) * stride, lane) for k in range(radix)]
                 for k, point in enumerate(self.butterflies.transform(points)):
                     rotated = self.butterflies.times(point, twiddles[k - 1]) if k and twiddles else point
@@ -187,14 +206,14 @@ class _FftEmitter:
         builder, points = self.builder, self.transform.points.size
         with builder.loop(points // 2) as q:
             root = self.root(self.halving, q + 1)
-            with builder.loop(self.width, AxisKind.VECTOR, width=self.width) as lane:
+            with self.vector() as lane:
                 yield q + 1, Affine((), points - 1) - q, root, lane
 
     def unpack(self, load: Load, store: Store) -> None:
         """Computes the transform of real numbers from the complex transform of half the length."""
         builder, arithmetic, points = self.builder, self.butterflies, self.transform.points.size
         half = builder.constant(self.type, 0.5)
-        with builder.loop(self.width, AxisKind.VECTOR, width=self.width) as lane:
+        with self.vector() as lane:
             a, b = load(Affine(), lane)
             store(Affine(), lane, (builder.add(a, b), builder.zero(self.type)))
             store(Affine((), points), lane, (builder.sub(a, b), builder.zero(self.type)))
@@ -208,7 +227,7 @@ class _FftEmitter:
     def pack(self, load: Load, store: Store) -> None:
         """Computes twice the points of the complex transform from the transform of real numbers."""
         builder, arithmetic, points = self.builder, self.butterflies, self.transform.points.size
-        with builder.loop(self.width, AxisKind.VECTOR, width=self.width) as lane:
+        with self.vector() as lane:
             (a, _), (b, _) = load(Affine(), lane), load(Affine((), points), lane)
             store(Affine(), lane, (builder.add(a, b), builder.sub(a, b)))
         with self.mirrored_points() as (here, mirrored, root, lane):
@@ -227,7 +246,7 @@ class _FftEmitter:
     def add_pass_tables(self) -> list[int]:
         """Adds the twiddle factors of all passes to `tables`; returns where those of each pass begin."""
         starts: list[int] = []
-        length = self.transform.points.size
+        length = self.length
         for radix in self.radices:
             rest = length // radix
             starts.append(self.add_table(np.outer(np.arange(rest), np.arange(1, radix)), length) if rest > 1 else 0)
@@ -239,12 +258,14 @@ class _FftEmitter:
 
     def add_table(self, powers: Array, length: int, scale: float = 1.0) -> int:
         """Appends powers of a root of unity to `tables`, parts interleaved; returns where they begin."""
-        start = self.count
         values = scale * np.exp(self.sign * 2j * np.pi * ((powers % length) / length))
-        flat = np.ascontiguousarray(values.reshape(-1)).view(np.float64)
-        self.tables.append(flat)
-        self.count += len(flat)
-        return start
+        return self.add_numbers(np.ascontiguousarray(values.reshape(-1)).view(np.float64))
+
+    def add_numbers(self, values: Array) -> int:
+        """Appends numbers to `tables`; returns where they begin."""
+        self.tables.append(values)
+        self.count += len(values)
+        return self.count - len(values)
 
     # -- scratch memory
 

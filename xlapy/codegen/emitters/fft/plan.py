@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from math import prod
+from math import isqrt, prod
 
 MAX_PRIME_FACTOR = 31
 """The largest prime factor of a length that a kernel transforms; other lengths take another algorithm."""
+
+MAX_CONVOLUTION = 4
+"""The largest length of a convolution in a kernel, relative to that of other transforms in a kernel."""
 
 MIN_SPLIT_POINTS = 64
 """The smallest number of points for which a few contiguous transforms are split in two, so that all lanes have work."""
@@ -71,7 +74,7 @@ def plan_transforms(length: int, outer: int, inner: int, max_points: int, lanes:
     max_points: of one kernel. lanes: of a vector register.
     """
     if not is_smooth(length):
-        return None
+        return _convolution(length, outer, inner, max_points, lanes)
     is_split = length > max_points or (inner == 1 and outer < lanes and length >= MIN_SPLIT_POINTS)
     whole = Axis(outer, length * inner, length * inner)
     factors = _factors(length, max_points) if is_split else None
@@ -82,6 +85,19 @@ def plan_transforms(length: int, outer: int, inner: int, max_points: int, lanes:
             return [Transform(Axis(length, 1, 1), Axis(outer, length, length))]
         return [Transform(Axis(length, inner, inner), Axis(inner, 1, 1), (whole,))]
     return _rows(factors, whole) if inner == 1 else _columns(factors, whole, inner)
+
+
+def _convolution(length: int, outer: int, inner: int, max_points: int, lanes: int) -> list[Transform] | None:
+    """Returns the one transform of a length with a large prime factor, if its convolution fits into a kernel and there
+    are rows for all lanes. Otherwise the convolution of other kernels is faster, because these split its length."""
+    # two points more: the first point and the first result of Rader's algorithm
+    needed = length + 1 if is_convolved_by_rader(length) else bluestein_points(length)
+    if needed > MAX_CONVOLUTION * max_points or (outer if inner == 1 else inner) < lanes:
+        return None
+    if inner == 1:
+        return [Transform(Axis(length, 1, 1), Axis(outer, length, length))]
+    whole = Axis(outer, length * inner, length * inner)
+    return [Transform(Axis(length, inner, inner), Axis(inner, 1, 1), (whole,))]
 
 
 def _rows(factors: tuple[int, ...], whole: Axis) -> list[Transform]:
@@ -128,6 +144,24 @@ def is_smooth(length: int) -> bool:
         while length % factor == 0:
             length //= factor
     return length == 1
+
+
+@cache
+def convolution_points(length: int) -> int:
+    """The length of the convolution that computes a transform of a length with a large prime factor."""
+    return length - 1 if is_convolved_by_rader(length) else bluestein_points(length)
+
+
+def bluestein_points(length: int) -> int:
+    """The smallest number, not below 2 length - 1, that is a power of two times 1, 3, 5, 7, 9 or 15."""
+    least = 2 * length - 1
+    return min(odd << max(0, -(-least // odd) - 1).bit_length() for odd in (1, 3, 5, 7, 9, 15))
+
+
+@cache
+def is_convolved_by_rader(length: int) -> bool:
+    """Whether a length is a prime and the length below it has no large prime factor."""
+    return is_smooth(length - 1) and all(length % factor for factor in range(2, isqrt(length) + 1))
 
 
 @cache

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from xlapy.base.element_types import F32 as HLO_F32
 from xlapy.base.element_types import Array, PrimitiveType
-from xlapy.codegen.emitters.fft.kernel import fourier_kernel, max_points
+from xlapy.codegen.emitters.fft.kernel import max_points
+from xlapy.codegen.emitters.fft.kernels import fourier_kernel
 from xlapy.codegen.emitters.fft.plan import Axis, Transform, is_smooth, plan_transforms
 from xlapy.codegen.emitters.fft.real_transforms import packing_kernel, real_twiddle_factors, unpacking_kernel
 from xlapy.codegen.target import Target
@@ -23,7 +24,7 @@ from xlapy.opcodes.linalg import FftAttributes, FftType
 
 
 class StageKernel(NamedTuple):
-    """The kernel of a stage. Its buffers are the operand, unless it works in place, the twiddle factors and the result."""
+    """The kernel of a stage. Its buffers: the operand (unless it works in place), the twiddle factors, the result."""
 
     kernel: Kernel
     twiddles: Array
@@ -47,6 +48,11 @@ def has_kernels(instruction: Instruction, target: Target) -> bool:
     if not instruction.shape.size or 0 in instruction.attributes_as(FftAttributes).fft_length:
         return False
     return fft_stages(instruction, target) is not None
+
+
+def has_kernel_of_rows(length: int, rows: int, type: PrimitiveType, target: Target) -> bool:
+    """Whether there are kernels for a number of rows of a length, whose parts have a type."""
+    return plan_transforms(length, rows, 1, max_points(target), target.vector_bytes // type.byte_size) is not None
 
 
 def fft_stages(instruction: Instruction, target: Target) -> list[Stage] | None:
