@@ -147,9 +147,9 @@ class MatrixLanes:
             self.builder.transpose((matrix.memory, Affine()), width, (rows, Affine()), room, (size, width))
             with (
                 self.builder.loop(width if count is None else count) as row,
-                self.builder.loop(size, AxisKind.VECTOR, width=width) as e,
+                self.builder.loop(size, AxisKind.VECTOR, width=width) as element,
             ):
-                self.builder.store(target, end + row * size + e, self.builder.load(rows, row * room + e))
+                self.builder.store(target, end + row * size + element, self.builder.load(rows, row * room + element))
 
         self.each_extent(access)
 
@@ -200,8 +200,8 @@ class MatrixLanes:
             for position in range(extent.constant):
                 body(Affine((), position))
         elif not extent.is_constant or extent.constant > 0:
-            with self.builder.loop(self.extent(extent)) as position:
-                body(position)
+            with self.builder.loop(self.extent(extent)) as place:
+                body(place)
 
     def repeat_in_blocks(self, extent: Affine, body: Callable[[Sequence[Affine]], None]) -> None:
         """Emits a loop whose `body` receives several positions at once: independent of each other, in any order."""

@@ -22,6 +22,9 @@ MAX_SIZE = 32
 MIN_COUNT = 2
 """The smallest number of matrices in a batch."""
 
+Terms = tuple[Affine, Callable[[Affine], tuple[Affine, Affine]]]
+"""An element of a matrix, and a function that returns the elements of the product of a number."""
+
 
 def has_kernel(call: LapackCall) -> bool:
     """Whether a call has a kernel."""
@@ -67,11 +70,12 @@ def _cholesky(lanes: MatrixLanes, call: LapackCall) -> None:
                 lanes.set(a, at(j, j), root)
                 inverse = builder.binary("div", builder.constant(lanes.type, 1), root)
 
+                def terms(i: Affine) -> Terms:
+                    return at(i, j), lambda k: (at(i, k), at(j, k))
+
                 def rows(numbers: Sequence[Affine]) -> None:
                     below = [j + 1 + number for number in numbers]
-                    sums = _differences(
-                        lanes, a, a, j, [(at(i, j), lambda k, i=i: (at(i, k), at(j, k))) for i in below]
-                    )
+                    sums = _differences(lanes, a, a, j, [terms(i) for i in below])
                     for i, each in zip(below, sums, strict=True):
                         lanes.set(a, at(i, j), builder.mul(each, inverse))
 
@@ -109,11 +113,12 @@ def _lu(lanes: MatrixLanes, call: LapackCall) -> None:
             def column(j: Affine, state: Sequence[Value]) -> Sequence[Value]:
                 upper(j, j)
 
+                def terms(i: Affine) -> Terms:
+                    return at(i, j), lambda k: (at(i, k), at(k, j))
+
                 def rows(numbers: Sequence[Affine]) -> None:
                     below = [j + number for number in numbers]
-                    sums = _differences(
-                        lanes, a, a, j, [(at(i, j), lambda k, i=i: (at(i, k), at(k, j))) for i in below]
-                    )
+                    sums = _differences(lanes, a, a, j, [terms(i) for i in below])
                     for i, each in zip(below, sums, strict=True):
                         lanes.set(a, at(i, j), each)
 
@@ -232,10 +237,9 @@ def _differences(
     minuend: LaneMatrix,
     factors: LaneMatrix | tuple[LaneMatrix, LaneMatrix],
     extent: Affine,
-    terms: Sequence[tuple[Affine, Callable[[Affine], tuple[Affine, Affine]]]],
+    terms: Sequence[Terms],
 ) -> Sequence[Value]:
-    """Returns elements minus sums of products. terms: for each, the element, and the elements of product k below
-    `extent`."""
+    """Returns elements minus sums of as many products as `extent`."""
     first, second = factors if isinstance(factors, tuple) else (factors, factors)
 
     def subtract(k: Affine, sums: Sequence[Value]) -> Sequence[Value]:

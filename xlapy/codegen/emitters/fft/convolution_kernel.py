@@ -53,8 +53,7 @@ class ConvolutionEmitter(FftEmitter):
         self.factors = self.add_complex(np.concatenate([spectrum, last]))
 
     def emit_passes(self, count: Value | None) -> None:
-        here, there = self.buffers
-        load, there, here = self.first_load(here, there, count)
+        load, there, here = self.first_load(count)
         by_rader = is_convolved_by_rader(self.transform.points.size)
         data, spare = self.scratch_load(there), self.scratch_store(there)
         if by_rader:

@@ -14,6 +14,7 @@ If the lanes are not contiguous in the operand or the result but the points are,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -143,7 +144,7 @@ class FftEmitter:
 
     def emit_passes(self, count: Value | None) -> None:
         """Emits all passes of a group. count: the number of its lanes; None for all."""
-        load, here, there = self.first_load(*self.buffers, count)
+        load, here, there = self.first_load(count)
         if self.points_in > self.points_out:
             self.pack(load, self.scratch_store(here))
             load = self.scratch_load(here)
@@ -170,8 +171,9 @@ class FftEmitter:
         with self.builder.loop(self.width, AxisKind.VECTOR, width=self.width) as lane:
             yield lane
 
-    def first_load(self, here: Buffer, there: Buffer, count: Value | None) -> tuple[Load, Buffer, Buffer]:
+    def first_load(self, count: Value | None) -> tuple[Load, Buffer, Buffer]:
         """Returns the load of the operand's points, the buffer to write to, and the other one, which may hold them."""
+        here, there = self.buffers
         if not self.reads_tiles:
             return self.operand_load(count), here, there
         self.read_tiles(here, count)
@@ -381,9 +383,8 @@ class FftEmitter:
             positions.append((self.task_index[twiddle.outer], self.transform.outer[twiddle.outer].size))
         if twiddle.lanes:
             positions += [(self.group, self.groups), (lane, self.width)]
-        factor: Point | None = None
-        for table, (position, size) in zip(self.twiddle_tables, positions, strict=True):
-            root = self.root(table, point * size + position)
-            factor = root if factor is None else self.butterflies.times(factor, root)
-        assert factor is not None
-        return self.butterflies.times(value, factor)
+        roots = [
+            self.root(table, point * size + position)
+            for table, (position, size) in zip(self.twiddle_tables, positions, strict=True)
+        ]
+        return self.butterflies.times(value, functools.reduce(self.butterflies.times, roots))
