@@ -107,6 +107,27 @@ def test_large_primes(kind: str, dimensions: tuple[int, ...]):
     assert_transformed(kind, dimensions, 1, "float32")
 
 
+@pytest.mark.parametrize("kind", ["RFFT", "IRFFT"])
+@pytest.mark.parametrize(
+    ("dimensions", "dtype"),
+    [((16, 1), "float32"), ((40, 9), "float64"), ((33, 945), "float32"), ((19, 37), "float64"), ((32, 94), "float32")],
+)
+def test_rows_of_real_numbers_that_have_no_halves(kind: str, dimensions: tuple[int, ...], dtype: str):
+    """Odd lengths, and those with half a length that is convolved, by both algorithms."""
+    assert_transformed(kind, dimensions, 1, dtype)
+    assert_transformed(kind, (3, *dimensions), 2, dtype)
+    length, prefix = dimensions[-1], "f32" if dtype == "float32" else "f64"
+    other = "c64" if dtype == "float32" else "c128"
+    spectrum, reals = (
+        f"{other}[{sizes((*dimensions[:-1], length // 2 + 1))}]",
+        f"{prefix}[{sizes(dimensions)}]",
+    )
+    operand, result = (reals, spectrum) if kind == "RFFT" else (spectrum, reals)
+    text = f"HloModule m\nENTRY e {{ x = {operand} parameter(0)\nROOT r = {result} fft(x), fft_type={kind}"
+    compiled = CPU.compile(f"{text}, fft_length={{{length}}} }}")
+    assert compiled.memory_analysis().temp_size_in_bytes == 0
+
+
 @pytest.mark.parametrize("length", [41, 47, 106, 1009, 1019])
 def test_many_rows_of_large_primes_are_one_kernel(length: int):
     x = np.zeros((64, length), np.complex64)
@@ -140,6 +161,21 @@ def test_imaginary_parts_at_the_ends_of_half_a_spectrum_are_ignored():
     ends = x.copy()
     ends[:, [0, -1]] += 5j
     np.testing.assert_array_equal(np.asarray(CPU.compile(text)(ends)), np.asarray(CPU.compile(text)(x)))
+    text = transform_text("IRFFT", x, (20, 17), (17,))
+    ends[:, -1] = x[:, -1]
+    np.testing.assert_array_equal(np.asarray(CPU.compile(text)(ends)), np.asarray(CPU.compile(text)(x)))
+
+
+@pytest.mark.parametrize(("kind", "length"), [("RFFT", 15), ("IRFFT", 37), ("FFT", 37), ("FFT", 47)])
+def test_a_row_with_nan_does_not_change_other_rows(kind: str, length: int):
+    points = length // 2 + 1 if kind == "IRFFT" else length
+    x = numbers(kind, (18, points), "float32")
+    text = transform_text(kind, x, (18, length // 2 + 1 if kind == "RFFT" else length), (length,))
+    wanted = np.asarray(CPU.compile(text)(x))
+    x[3, 2] = np.nan
+    found = np.asarray(CPU.compile(text)(x))
+    assert np.isnan(found[3]).all()
+    np.testing.assert_array_equal(np.delete(found, 3, axis=0), np.delete(wanted, 3, axis=0))
 
 
 def test_empty_operands_give_zeros():

@@ -33,7 +33,7 @@ class ConvolutionEmitter(FftEmitter):
 
     def scratch_points(self) -> int:
         spare = 2 if is_convolved_by_rader(self.transform.points.size) else 0
-        return self.length + spare
+        return max(self.length + spare, self.points_in, self.points_out)
 
     def add_own_tables(self) -> None:
         n, m = self.transform.points.size, self.length
@@ -41,7 +41,9 @@ class ConvolutionEmitter(FftEmitter):
             powers = powers_of_root(n)
             inverse = np.roll(powers[::-1], 1)
             kernel, last = np.exp(self.sign * 2j * np.pi * inverse / n), np.ones(m)
-            self.order = self.add_numbers(powers), self.add_numbers(inverse)
+            results = np.minimum(inverse, n - inverse) if self.stores_half else inverse
+            self.order = self.add_numbers(powers), self.add_numbers(results)
+            self.signs = self.add_numbers(np.where(inverse > n // 2, -1, 1)) if self.stores_half else 0
         else:
             numbers = np.arange(n)
             chirp = np.exp(self.sign * 1j * np.pi * (numbers**2 % (2 * n)) / n)
@@ -52,8 +54,17 @@ class ConvolutionEmitter(FftEmitter):
         spectrum = np.fft.fft(kernel) / m if self.sign < 0 else np.fft.ifft(kernel)
         self.factors = self.add_complex(np.concatenate([spectrum, last]))
 
+    @property
+    def stores_half(self) -> bool:
+        """Whether the operand is real, so that the other results are conjugates of those that are stored."""
+        return self.transform.reals and self.sign < 0
+
     def emit_passes(self, count: Value | None) -> None:
         load, there, here = self.first_load(count)
+        if self.transform.reals and self.sign > 0:
+            self.mirror(load, self.scratch_store(there))
+            load = self.scratch_load(there)
+            there, here = here, there
         by_rader = is_convolved_by_rader(self.transform.points.size)
         data, spare = self.scratch_load(there), self.scratch_store(there)
         if by_rader:
@@ -75,8 +86,7 @@ class ConvolutionEmitter(FftEmitter):
         if by_rader:
             self.store_permuted(data, store)
         else:
-            with self.builder.loop(self.points_out) as q, self.vector() as lane:
-                store(q, lane, data(q, lane))
+            self.store_first_half(data, store)
         if self.writes_tiles:
             self.write_tiles(here, there, count)
 
@@ -126,12 +136,16 @@ class ConvolutionEmitter(FftEmitter):
             store(Affine(), lane, self.butterflies.add(load(Affine(), lane), first))
 
     def store_permuted(self, load: Load, store: Store) -> None:
+        """Stores the results; if half of them is enough, one of each pair of conjugates, which are half of the numbers
+        apart."""
         with self.vector() as lane:
             store(Affine(), lane, load(Affine((), self.length + 1), lane))
-        with self.builder.loop(self.length) as q:
+        with self.builder.loop(self.length // 2 if self.stores_half else self.length) as q:
             point = self.place(self.order[1], q)
+            sign = self.builder.load(self.twiddles, q + self.signs) if self.stores_half else None
             with self.vector() as lane:
-                store(point, lane, load(q, lane))
+                real, imaginary = load(q, lane)
+                store(point, lane, (real, imaginary if sign is None else self.builder.mul(imaginary, sign)))
 
     def place(self, table: int, q: Affine) -> Affine:
         """A number of a table of points."""

@@ -75,9 +75,12 @@ class FftEmitter:
         """Numbers in the tables so far."""
         lanes = transform.lanes
         self.width = min(builder.lanes(type), 1 << (lanes.size - 1).bit_length())
-        tile = tile_shape(builder.vector_bytes, 2 * type.byte_size)
-        self.tile = tile
-        wide = self.width % max(tile) == 0
+        self.parts_in = 1 if transform.reals and sign < 0 else 2
+        self.parts_out = 1 if transform.reals and sign > 0 else 2
+        self.tile = tile_shape(builder.vector_bytes, self.parts_out * type.byte_size)
+        widest = max(tile_shape(builder.vector_bytes, min(self.parts_in, self.parts_out) * type.byte_size))
+        wide = self.width % widest == 0
+        self.room_step = widest
         self.reads_tiles = wide and lanes.source != 1 and transform.points.source == 1
         self.writes_tiles = wide and lanes.target != 1 and transform.points.target == 1
         self.groups = -(-lanes.size // self.width)
@@ -87,11 +90,14 @@ class FftEmitter:
         # half a spectrum of real numbers has one more point
         self.points_in = points + (transform.halves and sign > 0)
         self.points_out = points + (transform.halves and sign < 0)
+        if transform.reals:
+            half = points // 2 + 1
+            self.points_in, self.points_out = (points, half) if sign < 0 else (half, points)
         rows = transform.size // points
         assert transform.keeps_places or not in_place
-        operand = None if in_place else builder.buffer("operand", type, 2 * rows * self.points_in)
+        operand = None if in_place else builder.buffer("operand", type, self.parts_in * rows * self.points_in)
         self.twiddles = builder.buffer("roots", type, 0)
-        self.result = builder.buffer("result", type, 2 * rows * self.points_out, written=True)
+        self.result = builder.buffer("result", type, self.parts_out * rows * self.points_out, written=True)
         # all points of a transform are read before the first result is stored
         self.operand = operand or self.result
         self.butterflies = Butterflies(builder, sign)
@@ -109,7 +115,7 @@ class FftEmitter:
 
     def build(self) -> FourierKernel:
         builder, transform = self.builder, self.transform
-        room = -(-self.scratch_points() // max(self.tile)) * max(self.tile)
+        room = -(-self.scratch_points() // self.room_step) * self.room_step
         size = 2 * self.width * room
         self.buffers = [builder.scratch(name, self.type, size) for name in ("here", "there")]
         self.room = room
@@ -145,20 +151,23 @@ class FftEmitter:
     def emit_passes(self, count: Value | None) -> None:
         """Emits all passes of a group. count: the number of its lanes; None for all."""
         load, here, there = self.first_load(count)
-        if self.points_in > self.points_out:
-            self.pack(load, self.scratch_store(here))
+        ends_in_scratch = self.sign < 0 and (self.transform.halves or self.transform.reals)
+        if self.sign > 0 and (self.transform.halves or self.transform.reals):
+            prepare = self.pack if self.transform.halves else self.mirror
+            prepare(load, self.scratch_store(here))
             load = self.scratch_load(here)
             here, there = there, here
         length, stride = self.transform.points.size, 1
         for number, radix in enumerate(self.radices):
-            is_last = number == len(self.radices) - 1 and self.points_out <= self.points_in
+            is_last = number == len(self.radices) - 1 and not ends_in_scratch
             store: Store = self.result_store(here, count) if is_last else self.scratch_store(here)
             self.emit_pass(number, length // radix, stride, load, store)
             load = self.scratch_load(here)
             here, there = there, here
             length, stride = length // radix, stride * radix
-        if self.points_out > self.points_in:
-            self.unpack(load, self.result_store(here, count))
+        if ends_in_scratch:
+            finish = self.unpack if self.transform.halves else self.store_first_half
+            finish(load, self.result_store(here, count))
             here, there = there, here
         if self.writes_tiles:
             self.write_tiles(there, here, count)
@@ -239,6 +248,25 @@ class FftEmitter:
             store(here, lane, arithmetic.sub(even, rotated))
             store(mirrored, lane, (a, builder.unary("neg", b)))
 
+    # -- transforms of real numbers, with one number per point
+
+    def mirror(self, load: Load, store: Store) -> None:
+        """Stores all points of the transform of real numbers, of which the second half are conjugates of the first.
+        The imaginary parts of the points without a conjugate are ignored."""
+        builder, points = self.builder, self.transform.points.size
+        for point in [0] if points % 2 else [0, points // 2]:
+            with self.vector() as lane:
+                place = Affine((), point)
+                store(place, lane, (load(place, lane)[0], builder.zero(self.type)))
+        with builder.loop((points - 1) // 2) as q, self.vector() as lane:
+            real, imaginary = load(q + 1, lane)
+            store(q + 1, lane, (real, imaginary))
+            store(Affine((), points - 1) - q, lane, (real, builder.unary("neg", imaginary)))
+
+    def store_first_half(self, load: Load, store: Store) -> None:
+        with self.builder.loop(self.points_out) as q, self.vector() as lane:
+            store(q, lane, load(q, lane))
+
     # -- twiddle factors
 
     def root(self, table: int, number: Affine) -> Point:
@@ -287,25 +315,34 @@ class FftEmitter:
         return store
 
     def tile_load(self, buffer: Buffer) -> Load:
-        """A load from transposed tiles, in which the two parts of a number are adjacent."""
+        """A load from transposed tiles, in which the parts of a number are adjacent."""
 
         def load(point: Affine, lane: Affine) -> Point:
-            offset = (point * self.width + lane) * 2
-            return self.builder.load(buffer, offset), self.builder.load(buffer, offset + 1)
+            return self.load_parts(buffer, point * self.width + lane, None)
 
         return load
 
     # -- operand and result
 
+    def load_parts(self, buffer: Buffer, place: Affine, mask: Value | None) -> Point:
+        """Loads a number of the operand, which may be real."""
+        offset = place * self.parts_in
+        real = self.builder.load(buffer, offset, mask)
+        if self.parts_in == 1:
+            return real, self.builder.zero(self.type)
+        return real, self.builder.load(buffer, offset + 1, mask)
+
+    def store_parts(self, buffer: Buffer, place: Affine, value: Point, mask: Value | None) -> None:
+        """Stores a result; of a real one, the real part."""
+        for part, number in enumerate(value[: self.parts_out]):
+            self.builder.store(buffer, place * self.parts_out + part, number, mask)
+
     def operand_load(self, count: Value | None) -> Load:
         axes = self.transform
 
         def load(point: Affine, lane: Affine) -> Point:
-            offset = self.begin + point * axes.points.source + (self.group * self.width + lane) * axes.lanes.source
-            mask = self.lane_mask(lane, count)
-            return self.builder.load(self.operand, offset * 2, mask), self.builder.load(
-                self.operand, offset * 2 + 1, mask
-            )
+            place = self.begin + point * axes.points.source + (self.group * self.width + lane) * axes.lanes.source
+            return self.load_parts(self.operand, place, self.lane_mask(lane, count))
 
         return load
 
@@ -314,16 +351,12 @@ class FftEmitter:
         axes = self.transform
 
         def store(point: Affine, lane: Affine, value: Point) -> None:
-            real, imaginary = self.finished(point, lane, value)
+            result = self.finished(point, lane, value)
             if self.writes_tiles:
-                offset = (point * self.width + lane) * 2
-                self.builder.store(tiles, offset, real)
-                self.builder.store(tiles, offset + 1, imaginary)
+                self.store_parts(tiles, point * self.width + lane, result, None)
                 return
-            offset = self.end + point * axes.points.target + (self.group * self.width + lane) * axes.lanes.target
-            mask = self.lane_mask(lane, count)
-            self.builder.store(self.result, offset * 2, real, mask)
-            self.builder.store(self.result, offset * 2 + 1, imaginary, mask)
+            place = self.end + point * axes.points.target + (self.group * self.width + lane) * axes.lanes.target
+            self.store_parts(self.result, place, result, self.lane_mask(lane, count))
 
         return store
 
@@ -331,26 +364,29 @@ class FftEmitter:
         return None if count is None else self.builder.compare("slt", self.builder.value_of(lane), count)
 
     def read_tiles(self, tiles: Buffer, count: Value | None) -> None:
-        axes, width = self.transform, self.width
-        begin = (self.begin + self.group * (width * axes.lanes.source)) * 2
+        axes, width, parts = self.transform, self.width, self.parts_in
+        begin = (self.begin + self.group * (width * axes.lanes.source)) * parts
         extents = (width if count is None else count, self.points_in)
-        self.builder.transpose((self.operand, begin), axes.lanes.source * 2, (tiles, Affine()), width * 2, extents, 2)
+        self.builder.transpose(
+            (self.operand, begin), axes.lanes.source * parts, (tiles, Affine()), width * parts, extents, parts
+        )
 
     def write_tiles(self, tiles: Buffer, other: Buffer, count: Value | None) -> None:
         """Transposes tiles to the result; by way of scratch memory if the result has no room for whole tiles."""
-        builder, axes, width = self.builder, self.transform, self.width
-        end, pitch = (self.end + self.group * (width * axes.lanes.target)) * 2, axes.lanes.target * 2
+        builder, axes, width, parts = self.builder, self.transform, self.width, self.parts_out
+        end, pitch = (self.end + self.group * (width * axes.lanes.target)) * parts, axes.lanes.target * parts
         points = self.points_out
         if count is None and points % self.tile[0] == 0:
-            builder.transpose((tiles, Affine()), width * 2, (self.result, end), pitch, (points, width), 2)
+            builder.transpose((tiles, Affine()), width * parts, (self.result, end), pitch, (points, width), parts)
             return
-        builder.transpose((tiles, Affine()), width * 2, (other, Affine()), self.room * 2, (points, width), 2)
-        lanes = min(builder.lanes(self.type), 1 << (2 * points).bit_length() - 1)
+        room = self.room * parts
+        builder.transpose((tiles, Affine()), width * parts, (other, Affine()), room, (points, width), parts)
+        lanes = min(builder.lanes(self.type), 1 << (parts * points).bit_length() - 1)
         with (
             builder.loop(width if count is None else count) as row,
-            builder.loop(2 * points, AxisKind.VECTOR, width=lanes) as offset,
+            builder.loop(parts * points, AxisKind.VECTOR, width=lanes) as offset,
         ):
-            builder.store(self.result, end + row * pitch + offset, builder.load(other, row * (self.room * 2) + offset))
+            builder.store(self.result, end + row * pitch + offset, builder.load(other, row * room + offset))
 
     # -- twiddle factors between two transforms of a plan
 

@@ -56,6 +56,8 @@ class Transform:
     twiddle: Twiddle | None = None
     halves: bool = False
     """Whether the numbers on one side are real, two per point; the other side then has one more point."""
+    reals: bool = False
+    """Whether the numbers on one side are real, one per point; the other side has the first half of the points."""
 
     @property
     def size(self) -> int:
@@ -65,7 +67,9 @@ class Transform:
     @property
     def keeps_places(self) -> bool:
         """Whether each result has the place of an operand of the same transform, so that both can share memory."""
-        return not self.halves and all(axis.source == axis.target for axis in (self.points, self.lanes, *self.outer))
+        return not (self.halves or self.reals) and all(
+            axis.source == axis.target for axis in (self.points, self.lanes, *self.outer)
+        )
 
 
 def plan_transforms(length: int, outer: int, inner: int, max_points: int, lanes: int) -> list[Transform] | None:

@@ -112,15 +112,21 @@ class _StageBuilder:
 
         rows = transform.size // transform.points.size
         size = transform.size + (rows if transform.halves and self.sign < 0 else 0)
+        if transform.reals:
+            size = rows * (transform.points.size // 2 + 1)
         return Stage(emit, size, transform.keeps_places)
 
     def real_stages(self) -> list[Stage] | None:
         """Returns the stages of the last dimension of a transform from or to real numbers."""
         length, rows = self.lengths[-1], prod(self.dimensions[:-1])
         half, is_forward = length // 2, self.kind is FftType.RFFT
-        if length % 2 or not is_smooth(half):
-            return None
         scale = 1.0 if is_forward else 1 / length
+        if length % 2 or not is_smooth(half):
+            plan = plan_transforms(length, rows, 1, self.max_points, self.lanes)
+            if rows < self.lanes or plan is None or len(plan) > 1:
+                return None
+            pitches = (length, half + 1) if is_forward else (half + 1, length)
+            return [self.stage(Transform(Axis(length, 1, 1), Axis(rows, *pitches), reals=True), scale)]
         if rows >= self.lanes and half < self.max_points:
             lanes = Axis(rows, half + (not is_forward), half + is_forward)
             return [self.stage(Transform(Axis(half, 1, 1), lanes, halves=True), scale)]
