@@ -139,7 +139,8 @@ def test_lu_of_singular_matrices(n: int) -> None:
 @pytest.mark.parametrize("lower", ["true", "false"])
 @pytest.mark.parametrize(("t", "count", "n", "columns"), [("f32", 18, 4, 3), ("f64", 9, 13, 1), ("f32", 16, 32, 7)])
 def test_triangular_solve(t: str, count: int, n: int, columns: int, lower: str, side: str, transposition: str) -> None:
-    a = numbers(t, count, n, n) / n + 2 * np.eye(n, dtype=np.float32 if t == "f32" else np.float64)
+    a = numbers(t, count, n, n) / n
+    a += 2 * np.eye(n, dtype=a.dtype)
     for unit in ("true", "false"):
         b = numbers(t, *((count, n, columns) if side == "true" else (count, columns, n)), seed=1)
         shapes = f"{t}[{count},{n},{n}]", f"{t}[{','.join(map(str, b.shape))}]"
@@ -158,10 +159,69 @@ def test_a_zero_on_the_diagonal_divides() -> None:
     assert np.isnan(found[:, 1, 0]).all()
 
 
+# -- eigenvalues
+
+
+def eigenvalues(a: Array, uplo: str = "L", mode: str = "V") -> list[Array]:
+    count, n, _ = a.shape
+    t, prefix = ("f32", "s") if a.dtype == np.float32 else ("f64", "d")
+    matrix = f"{t}[{count},{n},{n}]{{1,2,0}}"
+    result = f"({matrix}, {t}[{count},{n}]{{1,0}}, s32[{count}]{{0}})"
+    attributes = f"{{mode = {ord(mode)} : ui8, uplo = {ord(uplo)} : ui8}}"
+    return run(lapack_text(f"{prefix}syevd", [matrix], result, attributes), a)
+
+
+def symmetric(t: str, count: int, n: int) -> Array:
+    a = numbers(t, count, n, n)
+    return a + a.swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize(
+    ("t", "count", "n"), [("f32", 33, 4), ("f64", 9, 7), ("f32", 16, 16), ("f64", 3, 1), ("f32", 2, 2)]
+)
+@pytest.mark.parametrize("uplo", "LU")
+def test_eigenvalues_and_vectors(t: str, count: int, n: int, uplo: str) -> None:
+    """The other triangle is not read. Residuals are within 2 n rounding errors of the largest element."""
+    a = symmetric(t, count, n)
+    given = (
+        np.tril(a) + 7 * np.triu(np.ones((n, n)), 1) if uplo == "L" else np.triu(a) + 7 * np.tril(np.ones((n, n)), -1)
+    )
+    vectors, values, info = eigenvalues(given.astype(a.dtype), uplo)
+    assert not info.any()
+    assert (np.diff(values, axis=-1) >= 0).all()
+    wide, bound = vectors.astype(np.float64), 2 * n * float(np.finfo(a.dtype).eps)
+    scale = np.abs(a).max(axis=(-1, -2), keepdims=True)
+    assert (np.abs(a @ wide - wide * values[:, None, :]) <= bound * scale).all()
+    assert np.abs(wide.swapaxes(-1, -2) @ wide - np.eye(n)).max() <= bound
+    only = eigenvalues(given.astype(a.dtype), uplo, "N")[1]
+    np.testing.assert_array_equal(only, values)
+
+
+def test_eigenvalues_of_special_matrices() -> None:
+    """Zeros, multiple and tiny eigenvalues, ranges of exponents, and matrices that do not converge."""
+    n, a = 6, symmetric("f64", 20, 6)
+    a[0], a[1], a[2] = 0, np.eye(n), 1
+    a[3], a[4] = a[3] * 1e-200, a[4] * 1e200
+    a[5], a[6] = np.diag(np.arange(n)[::-1]), np.diag(10.0 ** -np.arange(n))
+    a[7, 0, 0], a[8, 2, 1] = np.nan, np.inf
+    vectors, values, _ = eigenvalues(a)
+    good = [number for number in range(20) if number not in (7, 8)]
+    expected = np.linalg.eigvalsh(a[good])
+    scale = np.abs(expected).max(axis=-1, keepdims=True)
+    assert (np.abs(values[good] - expected) <= 20 * np.finfo(np.float64).eps * scale).all()
+    gram = vectors[good].swapaxes(-1, -2) @ vectors[good]
+    assert np.abs(gram - np.eye(n)).max() <= 20 * np.finfo(np.float64).eps
+    np.testing.assert_array_equal(values[5], np.arange(n))
+    assert np.isnan(values[7:9]).any(axis=-1).all()
+
+
 # -- all of them
 
 
 def test_results_do_not_depend_on_the_place_in_the_batch() -> None:
     a, order = numbers("f32", 100, 9, 9), np.random.default_rng(1).permutation(100)
     for one, other in zip(lu(a), lu(a[order]), strict=True):
+        np.testing.assert_array_equal(one[order], other)
+    a += a.swapaxes(-1, -2) * (np.arange(100) % 7)[:, None, None]  # some converge earlier than others
+    for one, other in zip(eigenvalues(a), eigenvalues(a[order]), strict=True):
         np.testing.assert_array_equal(one[order], other)

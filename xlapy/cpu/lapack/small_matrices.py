@@ -13,11 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from xlapy.base.element_types import F32 as HLO_F32
 from xlapy.cpu.lapack.matrix_lanes import MAX_UNROLLED_SIZE, LaneMatrix, MatrixLanes
+from xlapy.cpu.lapack.small_eigenvalues import symmetric_eigenvalues
 from xlapy.custom_calls.lapack import LapackCall
 from xlapy.loops import F32, F64, I32, I64, Affine, Kernel, Value
 
 MAX_SIZE = 32
 """The most rows and columns of matrices for which kernels are faster than LAPACK."""
+
+MAX_EIGENVALUES = 16
+"""The most rows of matrices for which Jacobi's method is faster than LAPACK's."""
 
 MIN_COUNT = 2
 """The smallest number of matrices in a batch."""
@@ -33,7 +37,7 @@ def has_kernel(call: LapackCall) -> bool:
         call.routine in _ALGORITHMS
         and not call.element_type.is_complex
         and min(sizes) > 0
-        and max(sizes) <= MAX_SIZE
+        and max(sizes) <= (MAX_EIGENVALUES if call.routine == "syevd" else MAX_SIZE)
         and math.prod(call.batch) >= MIN_COUNT
     )
 
@@ -42,7 +46,8 @@ def small_matrix_kernel(name: str, call: LapackCall) -> Kernel:
     """Returns the kernel of a call that has one. Its buffers are the operands and the results of the call."""
     sizes = [call.sizes[letter] for letter in "mns" if letter in call.sizes]
     type = F32 if call.element_type is HLO_F32 else F64
-    lanes = MatrixLanes(name, type, math.prod(call.batch), unrolled=max(sizes) <= MAX_UNROLLED_SIZE)
+    is_unrolled = call.routine != "syevd" and max(sizes) <= MAX_UNROLLED_SIZE
+    lanes = MatrixLanes(name, type, math.prod(call.batch), unrolled=is_unrolled)
     _ALGORITHMS[call.routine](lanes, call)
     return lanes.kernel
 
@@ -256,4 +261,5 @@ _ALGORITHMS: Mapping[str, Callable[[MatrixLanes, LapackCall], None]] = {
     "potrf": _cholesky,
     "getrf": _lu,
     "trsm": _triangular_solve,
+    "syevd": symmetric_eigenvalues,
 }

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 
 import numpy as np
 
@@ -158,7 +157,6 @@ class ConvolutionEmitter(FftEmitter):
         return self.add_numbers(np.ascontiguousarray(values, np.complex128).view(np.float64))
 
 
-@cache
 def powers_of_root(prime: int) -> Array:
     """The powers of the smallest primitive root, from 0 to prime - 2."""
     for root in range(1, prime):

@@ -150,7 +150,6 @@ def is_smooth(length: int) -> bool:
     return length == 1
 
 
-@cache
 def convolution_points(length: int) -> int:
     """The length of the convolution that computes a transform of a length with a large prime factor."""
     return length - 1 if is_convolved_by_rader(length) else bluestein_points(length)
@@ -162,7 +161,6 @@ def bluestein_points(length: int) -> int:
     return min(odd << max(0, -(-least // odd) - 1).bit_length() for odd in (1, 3, 5, 7, 9, 15))
 
 
-@cache
 def is_convolved_by_rader(length: int) -> bool:
     """Whether a length is a prime and the length below it has no large prime factor."""
     return is_smooth(length - 1) and all(length % factor for factor in range(2, isqrt(length) + 1))
