@@ -159,6 +159,63 @@ def test_a_zero_on_the_diagonal_divides() -> None:
     assert np.isnan(found[:, 1, 0]).all()
 
 
+# -- QR
+
+
+def qr(a: Array, columns: int) -> tuple[Array, Array, Array]:
+    """Returns the first columns of Q, the packed factors and the factors of the reflectors."""
+    count, m, n = a.shape
+    t, prefix, k = ("f32" if a.dtype == np.float32 else "f64"), ("s" if a.dtype == np.float32 else "d"), min(m, n)
+    matrix, taus = f"{t}[{count},{m},{n}]{{1,2,0}}", f"{t}[{count},{k}]{{1,0}}"
+    packed, factors = run(lapack_text(f"{prefix}geqrf", [matrix], f"({matrix}, {taus})", "{}"), a)
+    wide = np.zeros((count, m, columns), a.dtype)
+    wide[..., : min(n, columns)] = packed[..., :columns]
+    matrix = f"{t}[{count},{m},{columns}]{{1,2,0}}"
+    (q,) = run(lapack_text(f"{prefix}orgqr", [matrix, taus], matrix, "{}"), wide, factors)
+    return q, packed, factors
+
+
+@pytest.mark.parametrize(
+    ("t", "count", "m", "n", "columns"),
+    [
+        ("f32", 33, 4, 4, 4),
+        ("f64", 8, 3, 2, 3),
+        ("f32", 16, 9, 5, 7),
+        ("f64", 19, 12, 17, 12),
+        ("f32", 2, 32, 32, 32),
+        ("f64", 3, 1, 1, 1),
+    ],
+)
+def test_qr(t: str, count: int, m: int, n: int, columns: int) -> None:
+    """The diagonal of R has the signs that LAPACK gives it."""
+    a, k = numbers(t, count, m, n), min(m, n)
+    q, packed, _ = qr(a, columns)
+    r = np.triu(packed)[..., :k, :].astype(np.float64)
+    assert_near((q[..., :k].astype(np.float64) @ r).astype(a.dtype), a, m)
+    gram = q.swapaxes(-1, -2).astype(np.float64) @ q
+    assert np.abs(gram - np.eye(columns)).max() <= 2 * m * np.finfo(a.dtype).eps
+    expected = np.diagonal(np.linalg.qr(a[0].astype(np.float64))[1])
+    np.testing.assert_array_equal(np.sign(np.diagonal(r[0])), np.sign(expected))
+
+
+def test_qr_of_special_matrices() -> None:
+    """Columns that are zeros below the diagonal have no reflector. Squares neither overflow nor vanish."""
+    a = numbers("f32", 18, 6, 4)
+    a[0], a[1], a[2], a[3] = 0, np.triu(a[1]), a[2] * np.float32(1e-30), a[3] * np.float32(1e30)
+    a[4, 2, 1], a[5, :, 0] = np.nan, 0
+    q, packed, factors = qr(a, 6)
+    assert not factors[:2].any()
+    np.testing.assert_array_equal(packed[:2], a[:2])
+    np.testing.assert_array_equal(q[:2], np.broadcast_to(np.eye(6, dtype=np.float32), (2, 6, 6)))
+    assert np.isnan(q[4]).any()
+    assert factors[5, 0] == 0
+    good = np.delete(np.arange(18), 4)
+    r = np.triu(packed[good]).astype(np.float64)
+    assert_near((q[good].astype(np.float64) @ r).astype(np.float32), a[good], 6)
+    gram = q[good].swapaxes(-1, -2).astype(np.float64) @ q[good]
+    assert np.abs(gram - np.eye(6)).max() <= 12 * np.finfo(np.float32).eps
+
+
 # -- eigenvalues
 
 

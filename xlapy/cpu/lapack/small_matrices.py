@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from xlapy.base.element_types import F32 as HLO_F32
 from xlapy.cpu.lapack.matrix_lanes import MAX_UNROLLED_SIZE, LaneMatrix, MatrixLanes
 from xlapy.cpu.lapack.small_eigenvalues import symmetric_eigenvalues
+from xlapy.cpu.lapack.small_reflectors import product_of_reflectors, qr_factors
 from xlapy.custom_calls.lapack import LapackCall
 from xlapy.loops import F32, F64, I32, I64, Affine, Kernel, Value
 
@@ -32,7 +33,7 @@ Terms = tuple[Affine, Callable[[Affine], tuple[Affine, Affine]]]
 
 def has_kernel(call: LapackCall) -> bool:
     """Whether a call has a kernel."""
-    sizes = [call.sizes[letter] for letter in "mns" if letter in call.sizes]
+    sizes = [call.sizes[letter] for letter in "mnst" if letter in call.sizes]
     return (
         call.routine in _ALGORITHMS
         and not call.element_type.is_complex
@@ -44,7 +45,7 @@ def has_kernel(call: LapackCall) -> bool:
 
 def small_matrix_kernel(name: str, call: LapackCall) -> Kernel:
     """Returns the kernel of a call that has one. Its buffers are the operands and the results of the call."""
-    sizes = [call.sizes[letter] for letter in "mns" if letter in call.sizes]
+    sizes = [call.sizes[letter] for letter in "mnst" if letter in call.sizes]
     type = F32 if call.element_type is HLO_F32 else F64
     is_unrolled = call.routine != "syevd" and max(sizes) <= MAX_UNROLLED_SIZE
     lanes = MatrixLanes(name, type, math.prod(call.batch), unrolled=is_unrolled)
@@ -261,5 +262,7 @@ _ALGORITHMS: Mapping[str, Callable[[MatrixLanes, LapackCall], None]] = {
     "potrf": _cholesky,
     "getrf": _lu,
     "trsm": _triangular_solve,
+    "geqrf": qr_factors,
+    "orgqr": product_of_reflectors,
     "syevd": symmetric_eigenvalues,
 }
