@@ -110,7 +110,14 @@ def test_large_primes(kind: str, dimensions: tuple[int, ...]):
 @pytest.mark.parametrize("kind", ["RFFT", "IRFFT"])
 @pytest.mark.parametrize(
     ("dimensions", "dtype"),
-    [((16, 1), "float32"), ((40, 9), "float64"), ((33, 945), "float32"), ((19, 37), "float64"), ((32, 94), "float32")],
+    [
+        ((16, 1), "float32"),
+        ((40, 9), "float64"),
+        ((33, 945), "float32"),
+        ((19, 37), "float64"),
+        ((32, 94), "float32"),
+        ((16, 3375), "float32"),
+    ],
 )
 def test_rows_of_real_numbers_that_have_no_halves(kind: str, dimensions: tuple[int, ...], dtype: str):
     """Odd lengths, and those with half a length that is convolved, by both algorithms."""

@@ -19,8 +19,9 @@ from math import isqrt, prod
 MAX_PRIME_FACTOR = 31
 """The largest prime factor of a length that a kernel transforms; other lengths take another algorithm."""
 
-MAX_CONVOLUTION = 4
-"""The largest length of a convolution in a kernel, relative to that of other transforms in a kernel."""
+MAX_LONG_POINTS = 4
+"""The largest length of a convolution and of real numbers in a kernel, relative to that of other transforms. More
+kernels would need more temporaries for these; scratch memory still fits into a level-2 cache of 1 MiB."""
 
 MIN_SPLIT_POINTS = 64
 """The smallest number of points for which a few contiguous transforms are split in two, so that all lanes have work."""
@@ -96,7 +97,7 @@ def _convolution(length: int, outer: int, inner: int, max_points: int, lanes: in
     are rows for all lanes. Otherwise the convolution of other kernels is faster, because these split its length."""
     # two points more: the first point and the first result of Rader's algorithm
     needed = length + 1 if is_convolved_by_rader(length) else bluestein_points(length)
-    if needed > MAX_CONVOLUTION * max_points or (outer if inner == 1 else inner) < lanes:
+    if needed > MAX_LONG_POINTS * max_points or (outer if inner == 1 else inner) < lanes:
         return None
     if inner == 1:
         return [Transform(Axis(length, 1, 1), Axis(outer, length, length))]

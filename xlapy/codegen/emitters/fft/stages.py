@@ -15,7 +15,7 @@ from xlapy.base.element_types import F32 as HLO_F32
 from xlapy.base.element_types import Array, PrimitiveType
 from xlapy.codegen.emitters.fft.kernel import max_points
 from xlapy.codegen.emitters.fft.kernels import fourier_kernel
-from xlapy.codegen.emitters.fft.plan import Axis, Transform, is_smooth, plan_transforms
+from xlapy.codegen.emitters.fft.plan import MAX_LONG_POINTS, Axis, Transform, is_smooth, plan_transforms
 from xlapy.codegen.emitters.fft.real_transforms import packing_kernel, real_twiddle_factors, unpacking_kernel
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
@@ -122,8 +122,7 @@ class _StageBuilder:
         half, is_forward = length // 2, self.kind is FftType.RFFT
         scale = 1.0 if is_forward else 1 / length
         if length % 2 or not is_smooth(half):
-            plan = plan_transforms(length, rows, 1, self.max_points, self.lanes)
-            if rows < self.lanes or plan is None or len(plan) > 1:
+            if rows < self.lanes or not self.is_one_kernel(length, rows):
                 return None
             pitches = (length, half + 1) if is_forward else (half + 1, length)
             return [self.stage(Transform(Axis(length, 1, 1), Axis(rows, *pitches), reals=True), scale)]
@@ -135,6 +134,13 @@ class _StageBuilder:
             return None
         stage = self.half_length_stage(unpacking_kernel if is_forward else packing_kernel, rows, half)
         return [*stages, stage] if is_forward else [stage, *stages]
+
+    def is_one_kernel(self, length: int, rows: int) -> bool:
+        """Whether the transforms of rows of real numbers fit into a kernel. Of several kernels, the second one would
+        need whole complex numbers."""
+        if is_smooth(length):
+            return length <= MAX_LONG_POINTS * self.max_points
+        return plan_transforms(length, rows, 1, self.max_points, self.lanes) is not None
 
     def half_length_stage(
         self, kernel: Callable[[str, Target, ScalarType, int, int], Kernel], rows: int, half: int
