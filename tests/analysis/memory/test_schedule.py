@@ -152,3 +152,34 @@ def test_orders_of_random_graphs_are_valid_deterministic_and_not_worse_than_the_
     assert all(places[o] < places[n] for n, others in enumerate(graph.dependencies) for o in others)
     assert schedule(graph)[0] == order
     assert peak == peak_bytes(graph, order) <= peak_bytes(graph, range(len(order)))
+
+
+def test_a_loop_defines_only_the_arrays_of_its_state_that_it_changes():
+    """The other arrays are those of its operand: of the parameter, and of the dot before it."""
+    text = f"""HloModule loop
+        state {{ s = (s32[], f32[256,256], f32[256,256]) parameter(0)
+          n = s32[] get-tuple-element(s), index=0
+          changed = f32[256,256] get-tuple-element(s), index=1
+          kept = f32[256,256] get-tuple-element(s), index=2
+          one = s32[] constant(1)
+          next = s32[] add(n, one)
+          sum = f32[256,256] add(changed, kept)
+          ROOT r = (s32[], f32[256,256], f32[256,256]) tuple(next, sum, kept) }}
+        condition {{ s = (s32[], f32[256,256], f32[256,256]) parameter(0)
+          n = s32[] get-tuple-element(s), index=0
+          end = s32[] constant(3)
+          ROOT r = pred[] compare(n, end), direction=LT }}
+        ENTRY main {{ x = f32[256,256] parameter(0)
+          zero = s32[] constant(0)
+          {dot("a", "x", "x")}
+          {dot("b", "a", "x")}
+          start = (s32[], f32[256,256], f32[256,256]) tuple(zero, a, b)
+          w = (s32[], f32[256,256], f32[256,256]) while(start), condition=condition, body=state
+          ROOT r = f32[256,256] get-tuple-element(w), index=1 }}"""
+    graph = graph_of(text)
+    loop = [instruction.name for instruction in graph.instructions].index("w")
+    assert sorted(graph.sizes[value] for value in graph.defines[loop]) == [64, ARRAY]
+    live = dict(
+        zip(names(graph, list(range(len(graph.defines)))), live_bytes(graph, range(len(graph.defines))), strict=True)
+    )
+    assert live["w"] // ARRAY == 2

@@ -106,7 +106,8 @@ class MemoryGraph:
         for value in read:
             self.readers[value].append(node)
         for defined in self._aliases.values(instruction):
-            self._define(node, instruction, defined)
+            if defined.defining_instruction is instruction:  # a loop only reads some arrays of its state
+                self._define(node, instruction, defined)
         self.shares[node] = list(self._shares(instruction, self.defines[node], per_operand))
         if updates_in_place(instruction):
             self.overwrites[node] = read if instruction.op in CONTROL_FLOW_OPS else per_operand[0]
@@ -135,7 +136,8 @@ class MemoryGraph:
         self, instruction: Instruction, defined: Sequence[int], per_operand: Sequence[Sequence[int]]
     ) -> Iterator[tuple[int, int]]:
         if instruction.op is opcodes.WHILE:
-            pairs: Iterator[tuple[int, int]] = zip(defined, per_operand[0], strict=True)
+            states = zip(self._values(instruction), per_operand[0], strict=True)
+            pairs: Iterator[tuple[int, int]] = ((after, before) for after, before in states if after != before)
         elif instruction.op in IN_PLACE_OPS:
             pairs = ((value, per_operand[0][0]) for value in defined)
         elif self._is_element_by_element(instruction):
