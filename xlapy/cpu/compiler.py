@@ -222,6 +222,8 @@ class Compiled:
     functions: Mapping[Thunk, str]
     """The LLVM function that contains the code of each kernel."""
     record: CompilationRecord
+    cache_key: str | None = None
+    """The key of the program in the compile cache, if it is there."""
 
     @property
     def entry(self) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from xlapy.base.arguments.arrays import array_argument
 from xlapy.base.arguments.checking import eager_class
 from xlapy.base.arguments.copying import copied_by_reference
-from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
 from xlapy.hlo.module import Module
@@ -27,7 +27,8 @@ from xlapy.runtime.device import Device
 from xlapy.runtime.dump import dump_module, dump_stages
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_leaves
 from xlapy.runtime.executable import Executable
-from xlapy.runtime.storage.serialized import read_executable
+from xlapy.runtime.storage.serialized import SerializedExecutable, read_executable
+from xlapy.runtime.storage.texts import CachedText, cached_program_key, cached_text
 from xlapy.stablehlo.recognition import is_bytecode, is_stablehlo_text
 from xlapy.text import parse_hlo
 
@@ -93,16 +94,25 @@ class Client:
         `tuning_file`, by default the flag of this name, is a file of `xlapy tune` with plans of kernels; "" is none.
         The interpreter has no kernels and does not read it.
         """
+        donate, checks = tuple(donate), Checks.chosen(check_nans, check_infs)
+        text: CachedText | None = None
+        if isinstance(program, (str, bytes)) and not checks and tuning_file is None and self.platform == "cpu":
+            text = cached_text(program, [num_replicas, num_partitions, repr(donate)], lambda: _to_module(program))
+            loaded = None if text is None else self._load_text(text)
+            if loaded is not None:
+                return loaded
         module = _to_module(program)
         verify(module)
         dumped = dump_module(module)
         replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, len(self.devices))
         donated = donated_leaves(module, donate)
-        checks = Checks.chosen(check_nans, check_infs)
         options = {} if tuning_file is None else {"tuning_file": str(tuning_file)}
         platform, compiled = self._compile(module, replicas, partitions, donated, checks, options)
         if dumped is not None:
             dump_stages(dumped, compiled.stages())
+        key = None if text is None else cached_program_key(compiled)
+        if text is not None and key is not None:
+            text.note(platform, module, (replicas, partitions), donated, key)
         devices = self.devices[: replicas * partitions]
         return Executable(module, compiled, platform, devices, replicas, partitions, donated)
 
@@ -132,7 +142,18 @@ class Client:
         `InvalidArgumentError` for damaged data, and for data of another version of xlapy or another platform;
         `UnsupportedError` if this processor lacks features that the code needs.
         """
-        serialized = read_executable(data)
+        return self._load(read_executable(data))
+
+    def _load_text(self, text: CachedText) -> Executable | None:
+        """Returns the executable that was compiled from a text, if the cache has it and it can be used. Otherwise the
+        text is compiled, which reports what is wrong."""
+        try:
+            found = text.find()
+            return None if found is None else self._load(found)
+        except XlaError:
+            return None
+
+    def _load(self, serialized: SerializedExecutable) -> Executable:
         source, donated = serialized.source, serialized.donated
         if serialized.platform != self.platform:
             raise InvalidArgumentError(

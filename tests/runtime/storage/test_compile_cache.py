@@ -71,12 +71,12 @@ def run(text: str = PROGRAM, **options) -> None:
 
 
 def files(folder: Path) -> list[str]:
-    """The names of all files except the one with the digest of the compiler's sources."""
+    """The names of all files except those of texts and the one with the digest of the compiler's sources."""
     return sorted(path.name for path in programs(folder))
 
 
 def programs(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.name != ".sources"]
+    return [path for path in folder.iterdir() if path.name != ".sources" and path.suffix != ".text"]
 
 
 @pytest.fixture

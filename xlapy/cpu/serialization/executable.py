@@ -67,6 +67,8 @@ class LoadedProgram:
     image: bytes
     source: Callable[[], Module]
     """Returns the module that was compiled, to show how it was optimized."""
+    cache_key: str | None = None
+    """The key of the program in the compile cache, if it was loaded from there."""
     _optimized: SingleFlight[[], tuple[Module, list[Decision]]] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -369,7 +369,7 @@ class CpuBackend:
     ) -> CpuProgram:
         """Loads a serialized program. `InvalidArgumentError` or `UnsupportedError` if this version or processor cannot
         run it."""
-        loaded = deserialize_program(serialized, lambda: source.module)
+        loaded = deserialize_program(serialized, source.read)  # users may modify the module that they see
         program, shape = loaded.program, source.program_shape
         arguments = program.arguments[: len(program.arguments) - len(program.implicit_arguments)]
         for what, slices, shapes in (

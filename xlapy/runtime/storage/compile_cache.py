@@ -41,8 +41,8 @@ from xlapy.hlo import edit
 from xlapy.hlo.module import Module
 from xlapy.text import PrintOptions, print_module
 
-KIND = "cache entry"
-_ENDING, _UNFINISHED = ".xla", ".unfinished"
+KIND, TEXT_KIND = "cache entry", "text of a cache entry"
+_ENDING, _TEXT_ENDING, _UNFINISHED = ".xla", ".text", ".unfinished"
 
 _MIN_ABANDONED_SECONDS = 10.0
 """Age in seconds from which an unfinished file that no process has locked belongs to one that was killed. A process
@@ -104,9 +104,29 @@ class CompileCache:
         _write_whole(self._path(key), data)
         self._shrink()
 
+    def get_text(self, key: str) -> Mapping[str, Any] | None:
+        """Returns what is known of a text that was compiled (`texts`); `InvalidArgumentError` for a damaged file."""
+        path = self.folder / (key + _TEXT_ENDING)
+        try:
+            header = unpack(TEXT_KIND, path.read_bytes()).header
+        except FileNotFoundError:
+            return None
+        if header.get("key") != key:
+            raise InvalidArgumentError(f"the {TEXT_KIND} is that of {header.get('key')}")
+        with suppress(OSError):
+            os.utime(path)
+        return header
+
+    def put_text(self, key: str, header: Mapping[str, Any]) -> None:
+        """Stores what is known of a text that was compiled; `OSError` if the disk is full."""
+        _write_whole(self.folder / (key + _TEXT_ENDING), pack(TEXT_KIND, {**header, "key": key}, []))
+
     def entries(self) -> list[CacheEntry]:
         """All programs, most recently used first."""
-        entries = [entry for entry in self._files() if entry.path.name.endswith(_ENDING)]
+        return self._entries(_ENDING)
+
+    def _entries(self, *endings: str) -> list[CacheEntry]:
+        entries = [entry for entry in self._files() if entry.path.name.endswith(endings)]
         return sorted(entries, key=lambda entry: -entry.used)
 
     def name_of(self, entry: CacheEntry) -> str:
@@ -119,13 +139,13 @@ class CompileCache:
     def clear(self) -> int:
         """Deletes all programs; returns their number."""
         entries = self.entries()
-        for entry in entries:
+        for entry in [*entries, *self._entries(_TEXT_ENDING)]:
             entry.path.unlink(missing_ok=True)
         return len(entries)
 
     def _shrink(self) -> None:
         size = 0
-        for entry in self.entries():
+        for entry in self._entries(_ENDING, _TEXT_ENDING):
             size += entry.size
             if size > self.limit:
                 entry.path.unlink(missing_ok=True)
@@ -199,13 +219,22 @@ def compile_cached(
     bounds, are always compiled.
     Problems with the cache are logged, never raised.
     """
-    folder = str(flags.get("cache_dir"))
-    cache = _open_cache(folder) if folder and not (flags.get("dump_to") or flags.get("check_bounds")) else None
+    cache = current_cache()
     if cache is None:
         return compile_new()
-    _recall_sources(cache.folder)
     key = cache_key(module, choices)
-    return _programs.run((folder, key), lambda: _load(cache, key, module), lambda: _store(cache, key, compile_new()))
+    return _programs.run(
+        (cache.folder, key), lambda: _load(cache, key, module), lambda: _store(cache, key, compile_new())
+    )
+
+
+def current_cache() -> CompileCache | None:
+    """Returns the cache that programs are taken from now; None if they are compiled."""
+    folder = str(flags.get("cache_dir"))
+    cache = _open_cache(folder) if folder and not (flags.get("dump_to") or flags.get("check_bounds")) else None
+    if cache is not None:
+        _recall_sources(cache.folder)
+    return cache
 
 
 _programs = Flights("the compile cache ")
@@ -250,6 +279,7 @@ def _load(cache: CompileCache, key: str, module: Module) -> Compiled | LoadedPro
             raise KeyError(key)
         compiled = edit.clone_module(module)  # users may modify their module
         loaded = deserialize_program(program, lambda: compiled)
+        loaded.cache_key = key
     except (XlaError, OSError) as error:
         logger.warning("%s is compiled again, %s cannot be used: %s", module.name, cache.folder / key, error)
         raise KeyError(key) from error
@@ -261,6 +291,7 @@ def _store(cache: CompileCache, key: str, compiled: Compiled) -> Compiled:
     name = compiled.program.name
     try:
         cache.put(key, name, serialize_program(compiled))
+        compiled.cache_key = key
     except OSError as error:
         logger.warning("%s could not be stored in %s: %s", name, cache.folder, error)
     return compiled

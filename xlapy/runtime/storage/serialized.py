@@ -9,8 +9,9 @@ Responsible for this format. Does not depend on the format of the platform's pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from xlapy.base.container import MALFORMED, compress, expand, is_container, pack, unpack
 from xlapy.base.errors import InvalidArgumentError
@@ -48,15 +49,22 @@ def write_executable(
     program: bytes,
 ) -> bytes:
     """Serializes an executable. program: the bytes of `Program.serialize`."""
-    header = {
+    header = executable_header(platform, module, num_replicas, num_partitions, donated)
+    text = print_module(module, PrintOptions(print_large_constants=True)).encode("utf-8", "surrogateescape")
+    return pack(KIND, header, [compress(text), program])
+
+
+def executable_header(
+    platform: str, module: Module, num_replicas: int, num_partitions: int, donated: Sequence[DonatedLeaf]
+) -> dict[str, Any]:
+    """Returns the header of a serialized executable."""
+    return {
         "platform": platform,
         "num_replicas": num_replicas,
         "num_partitions": num_partitions,
         "donated": [[leaf.parameter, list(leaf.path)] for leaf in donated],
         "module": describe_module(module),
     }
-    text = print_module(module, PrintOptions(print_large_constants=True)).encode("utf-8", "surrogateescape")
-    return pack(KIND, header, [compress(text), program])
 
 
 def platform_and_device_count(data: bytes) -> tuple[str, int]:
@@ -72,15 +80,20 @@ def platform_and_device_count(data: bytes) -> tuple[str, int]:
 def read_executable(data: bytes) -> SerializedExecutable:
     """The inverse of `write_executable`; `InvalidArgumentError` for other or damaged bytes."""
     container = unpack(KIND, data)
-    header = container.header
     try:
         text, program = container.sections
-        source = lazy_module_from(header["module"], lambda: _module(bytes(text)))
-        counts = int(header["num_replicas"]), int(header["num_partitions"])
-        donated = [donated_leaf(source, int(number), map(int, path)) for number, path in header["donated"]]
-        return SerializedExecutable(str(header["platform"]), source, *counts, tuple(donated), bytes(program))
+        return executable_of(container.header, lambda: _module(bytes(text)), bytes(program))
     except MALFORMED as error:
         raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def executable_of(header: Mapping[str, Any], read: Callable[[], Module], program: bytes) -> SerializedExecutable:
+    """Returns an executable with a header, a program, and the module that `read` returns; one of `MALFORMED` for other
+    headers."""
+    source = lazy_module_from(header["module"], read)
+    counts = int(header["num_replicas"]), int(header["num_partitions"])
+    donated = [donated_leaf(source, int(number), map(int, path)) for number, path in header["donated"]]
+    return SerializedExecutable(str(header["platform"]), source, *counts, tuple(donated), program)
 
 
 def _module(text: bytes) -> Module:
