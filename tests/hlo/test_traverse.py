@@ -9,7 +9,15 @@ import pytest
 from tests import xla_reference
 from xlapy import opcodes
 from xlapy.hlo import edit
-from xlapy.hlo.traverse import ancestors, computation_post_order, find_call_cycle, find_cycle, post_order, print_order
+from xlapy.hlo.traverse import (
+    ancestors,
+    called_computations,
+    computation_post_order,
+    find_call_cycle,
+    find_cycle,
+    post_order,
+    print_order,
+)
 from xlapy.text import parse_hlo, print_module
 
 CALLS = """
@@ -135,3 +143,30 @@ def test_the_post_order_follows_each_edit(change):
     computation._post_order = None
     assert found == post_order(computation)
     assert found != before_copy
+
+
+CALL_EDITS = {
+    "append": lambda c, i, m: edit.create(c, opcodes.CALL, [i["x"]], computations=[m["f"]]),
+    "computations": lambda c, i, m: edit.set_computations(i["b"], [m["f"]]),
+    "remove": lambda c, i, m: edit.remove(i["d"]),
+    "reorder": lambda c, i, m: edit.reorder(c, [i[name] for name in ("x", "d", "b", "r")]),
+}
+
+
+@pytest.mark.parametrize("change", CALL_EDITS)
+def test_the_called_computations_follow_each_edit(change):
+    text = """HloModule m
+    f { pf = f32[] parameter(0)  ROOT yf = f32[] sine(pf) }
+    g { pg = f32[] parameter(0)  ROOT yg = f32[] cosine(pg) }
+    h { ph = f32[] parameter(0)  ROOT yh = f32[] tan(ph) }
+    ENTRY e { x = f32[] parameter(0)  b = f32[] call(x), to_apply=g  d = f32[] call(x), to_apply=h
+      ROOT r = f32[] negate(b) }"""
+    module = parse_hlo(text)
+    computation = module.entry_computation
+    before = called_computations(computation)
+    named = {c.name: c for c in module.computations}
+    CALL_EDITS[change](computation, {i.name: i for i in computation}, named)
+    found = called_computations(computation)
+    computation._called = None
+    assert found == called_computations(computation)
+    assert found != before

@@ -30,6 +30,7 @@ class Computation:
     """
 
     __slots__ = (
+        "_called",
         "_callers",
         "_instructions",
         "_post_order",
@@ -52,6 +53,8 @@ class Computation:
         self._program_shape: ProgramShape | None = None
         self._post_order: tuple[Instruction, ...] | None = None
         """The result of `traverse.post_order`, until an edit adds, removes or reorders instructions or edges."""
+        self._called: tuple[Computation, ...] | None = None
+        """The result of `traverse.called_computations`, until an edit changes the instructions or what they call."""
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:

@@ -89,7 +89,7 @@ def append_with_name(computation: Computation, instruction: Instruction) -> None
     """Like `append`, but keeps the instruction's name; for parsers that make names unique later."""
     instruction.parent = computation
     computation._instructions[instruction] = None
-    computation._post_order = None
+    computation._post_order = computation._called = None
     for operand in instruction.operands:
         _add_user(operand, instruction)
     for called in instruction.computations:
@@ -130,6 +130,7 @@ def set_computations(instruction: Instruction, computations: Sequence[Computatio
         called._callers.pop(instruction, None)
     instruction.computations = tuple(computations)
     if instruction.parent is not None:
+        instruction.parent._called = None
         for called in computations:
             called._callers[instruction] = None
 
@@ -276,7 +277,7 @@ def remove(instruction: Instruction) -> None:
     set_operands(instruction, ())
     set_computations(instruction, ())
     del computation._instructions[instruction]
-    computation._post_order = None
+    computation._post_order = computation._called = None
     instruction.parent = None
 
 
@@ -311,7 +312,7 @@ def reorder(computation: Computation, order: Iterable[Instruction]) -> None:
     if ordered.keys() != computation._instructions.keys():
         raise InvalidArgumentError(f"the new order does not contain each instruction of {computation.name} once")
     computation._instructions = ordered
-    computation._post_order = None
+    computation._post_order = computation._called = None
 
 
 def reorder_computations(module: Module, order: Iterable[Computation]) -> None:

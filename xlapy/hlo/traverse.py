@@ -84,11 +84,13 @@ def find_call_cycle(module: Module) -> list[Computation]:
 
 def called_computations(computation: Computation) -> list[Computation]:
     """The computations that a computation's instructions call, each once, in the order in which XLA visits them."""
-    found: dict[Computation, None] = {}
-    for instruction in computation:
-        if instruction.computations:
-            found.update(dict.fromkeys(_calls(instruction)))
-    return list(found)
+    if computation._called is None:
+        found: dict[Computation, None] = {}
+        for instruction in computation:
+            if instruction.computations:
+                found.update(dict.fromkeys(_calls(instruction)))
+        computation._called = tuple(found)
+    return list(computation._called)
 
 
 def _find_cycle(nodes: list[T], successors: Callable[[T], Iterable[T]]) -> list[T]:
