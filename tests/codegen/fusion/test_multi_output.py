@@ -167,3 +167,22 @@ def test_the_readers_near_a_node_are_the_same_for_few_and_many_readers(monkeypat
         assert len(few) <= 20 < len(readers)
         assert [n.position for n in fuser.near(node, readers)] == expected
         assert [n.position for n in fuser.near(node, few)] == [p for p in expected if nodes[p] in few]
+
+
+def test_readers_of_weights_are_not_compared_with_each_other(monkeypatch):
+    """A product for each of many time steps reads the same weights, and none of them in the order of its result."""
+    compared = []
+    original = multi_output._MultiOutputFuser._read_alike
+
+    def read_alike(self, *arguments):
+        compared.append(arguments)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(multi_output._MultiOutputFuser, "_read_alike", read_alike)
+    lines = ["w = f32[64,64] parameter(0)", "h0 = f32[4,64] parameter(1)"]
+    for n in range(40):
+        lines.append(f"d{n} = f32[4,64] dot(h{n}, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}")
+        lines.append(f"h{n + 1} = f32[4,64] tanh(d{n})")
+    names, _ = fused("\n".join([*lines[:-1], f"ROOT {lines[-1]}"]))
+    assert names == [["dot", "tanh"]] * 40
+    assert not compared

@@ -39,6 +39,10 @@ MIN_SHARED_BYTES = 4096
 """The smallest size in bytes of an operand that makes two groups candidates for merging because both read it."""
 
 
+_ALIGNED = (AccessPattern.IDENTITY, AccessPattern.PER_ROW)
+"""The patterns in which groups read the same element of an operand in the same iteration."""
+
+
 @dataclass(eq=False, slots=True)
 class _Node:
     """One unit of execution: a group, or an instruction outside of all groups."""
@@ -143,6 +147,8 @@ class _MultiOutputFuser:
         for operand in self.operands(group):
             is_array = operand.shape.is_array
             if is_array and operand.shape.size * operand.shape.element_type.byte_size >= MIN_SHARED_BYTES:
+                if not group.has_reductions and _pattern_in(group, operand) not in _ALIGNED:
+                    continue  # weights, for example, which a product for each time step reads
                 for node in self.near(self.node_of[group], self.successors[operand]):
                     if isinstance(node.content, FusionGroup) and self._read_alike(group, node.content, operand):
                         yield node.content
@@ -174,8 +180,7 @@ class _MultiOutputFuser:
         have_reductions = left.has_reductions and right.has_reductions
         if have_reductions and left.domain == right.domain and left.domain.length == 1:
             return _reductions(left) == _reductions(right)
-        aligned = (AccessPattern.IDENTITY, AccessPattern.PER_ROW)
-        return all(_pattern_in(group, operand) in aligned for group in (left, right))
+        return all(_pattern_in(group, operand) in _ALIGNED for group in (left, right))
 
     # -- merging
 
