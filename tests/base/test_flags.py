@@ -76,3 +76,31 @@ def test_integers_read_in_any_base():
     assert (flag.read("7"), flag.read("0x10"), flag.read("-1")) == (7, 16, -1)
     with pytest.raises(InvalidArgumentError, match="takes a value of type int, not 'x'"):
         flag.read("x")
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ("800", 800 << 20),
+        ("12GB", 12 * 10**9),
+        ("1.5 GiB", 3 << 29),
+        ("64kB", 64_000),
+        ("7B", 7),
+        (7, 7),
+        ("", 0),
+        (0, 0),
+    ],
+)
+def test_limits_of_memory_have_units(value: int | str, size: int):
+    assert flags.memory_limit(value) == size
+
+
+@pytest.mark.parametrize("value", ["12 apples", "-1", "1e9", -1, "GB"])
+def test_other_limits_of_memory_are_refused(value: int | str):
+    with pytest.raises(InvalidArgumentError, match="memory_limit is a number of MiB, or one with a unit"):
+        flags.memory_limit(value)
+
+
+def test_the_limit_of_memory_is_the_flag_by_default(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(flags, "get", lambda name: {"memory_limit": "2GiB"}[name])
+    assert flags.memory_limit() == 2 << 30

@@ -48,12 +48,23 @@ def test_llvm_ir_is_dumped_before_and_after_optimization(files: dict[str, str]):
 
 
 def test_the_map_of_buffers_has_the_largest_first_and_a_total(files: dict[str, str]):
-    head, titles, *rows = files["buffers.txt"].splitlines()
+    head, titles, *rows = files["buffers.txt"].split("\n\n")[0].splitlines()
     assert titles.split() == ["bytes", "offset", "in", "use", "shape", "from", "to"]
     sizes = [int(row.split()[0]) for row in rows]
     assert sizes == sorted(sizes, reverse=True) and 64 * 64 * 4 in sizes
     assert head.endswith(f"for {len(sizes)} temporaries of {sum(sizes)} bytes")
     assert all(row.split()[1].startswith(("+", "@result")) and "-" in row.split()[2] for row in rows)
+
+
+def test_the_map_of_buffers_has_what_is_live_at_the_peak(files: dict[str, str]):
+    timeline, live = files["buffers.txt"].split("\n\n")[1].split("live at the peak:\n")
+    head, *rows = timeline.splitlines()
+    peak = re.fullmatch(r"peak of (\d+) bytes at position (\d+), .+", head)
+    assert peak is not None
+    sizes = [int(line.split()[0]) for line in live.splitlines()]
+    assert sizes == sorted(sizes, reverse=True) and sum(sizes) == int(peak[1])
+    (row,) = [row for row in rows if row.endswith("<- peak")]
+    assert row.split()[:2] == [peak[2], peak[1]] and row.split()[2] == "#" * 40
 
 
 def test_the_trace_has_every_pass_and_phase_inside_the_whole(files: dict[str, str]):

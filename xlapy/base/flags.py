@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,6 +94,12 @@ TABLE: tuple[Flag, ...] = (
         "Verify, when cpu compiles a program, that every read of its code finds the value that is meant.",
     ),
     Flag("tuning_file", str, "", "File of `xlapy tune` with plans of kernels that cpu follows; empty: none."),
+    Flag(
+        "memory_limit",
+        str,
+        "",
+        "Memory that a program of cpu may need: a number of MiB, or with a unit, such as 12GB or 800MiB; empty: any.",
+    ),
     Flag("compile_timeout", int, 60, "Seconds of processor time that LLVM may take per MiB of a program; 0: no limit."),
     Flag("compile_memory", int, 8192, "MiB by which LLVM may make the process grow for a program; 0: no limit."),
     Flag("rng_seed", int, 0, "Seed of rng. Every run starts from it: the same seed gives the same numbers."),
@@ -169,6 +176,31 @@ def current() -> Flags:
 def get(name: str) -> Value:
     """The value of flag `name` in the environment of the process. Raises InvalidArgumentError for an unknown name."""
     return current().get(name)
+
+
+def memory_limit(value: int | str | None = None) -> int:
+    """Returns a limit of memory in bytes; 0 if there is none.
+
+    value: bytes, or text as the flag `memory_limit` takes it, a number of MiB or one with a unit (`12GB`, `800MiB`);
+    None: the flag. Raises InvalidArgumentError for anything else.
+    """
+    if isinstance(value, int) and value >= 0:
+        return value
+    text = str(get("memory_limit") if value is None else value)
+    matched = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]i?B|B|)\s*", text)
+    if matched is None and text:
+        raise InvalidArgumentError(
+            f"memory_limit is a number of MiB, or one with a unit such as 12GB or 800MiB, not {text!r}"
+        )
+    return int(float(matched[1]) * _UNITS[matched[2].upper()]) if matched else 0
+
+
+_UNITS = {
+    "": 1 << 20, "B": 1,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
+}  # fmt: skip
+"""The bytes of each unit of memory, in capitals; a number without a unit counts MiB, as in other flags."""
 
 
 def _find(name: str) -> Flag:

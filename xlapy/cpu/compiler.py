@@ -52,6 +52,7 @@ from xlapy.cpu.program.communication import (  # noqa: F401 - importing these mo
     transfer_queues,
 )
 from xlapy.cpu.program.concurrency import run_concurrently
+from xlapy.cpu.program.memory_report import program_bytes
 from xlapy.cpu.program.nan_checks import add_value_check
 from xlapy.cpu.program.native_program import NativeProgram, print_program
 from xlapy.cpu.program.outlining import outline_functions
@@ -71,6 +72,7 @@ from xlapy.cpu.transforms.hoist_sliced_dots import HoistSlicedDots
 from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
 from xlapy.cpu.transforms.pad_convolution_features import PadConvolutionFeatures
 from xlapy.cpu.transforms.prepare_ragged_dots import PrepareRaggedDots
+from xlapy.cpu.transforms.rematerialization.fit_memory import fit_memory
 from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
 from xlapy.cpu.transforms.schedule_for_memory import ScheduleForMemory
 from xlapy.cpu.transforms.sort_top_k import SortTopK
@@ -111,11 +113,13 @@ def passes(
     explain: Explain | None = None,
     copied: Callable[[Instruction, Instruction], None] | None = None,
     devices: tuple[int, int] = (0, 0),
+    donated: Collection[int] = (),
 ) -> list[Pass]:
     """Returns the passes that optimize a module before it is lowered to thunks.
 
     explain: is called with each decision of fusion. copied: is called with each instruction that becomes part of a
-    fusion, and its copy there. devices: numbers of replicas and of partitions, or zeros if they are unknown.
+    fusion, and its copy there. devices: numbers of replicas and of partitions, or zeros if they are unknown. donated:
+    the numbers of the arguments whose memory the program may overwrite.
     """
     return [
         RemoveDeadCode(),
@@ -157,7 +161,7 @@ def passes(
         FuseAttention(lambda fusion: has_attention_kernel(region_of(fusion, host_target())), explain),
         RematerializeSplats(),
         RemoveDeadCode(),
-        ScheduleForMemory(),
+        ScheduleForMemory(frozenset(donated)),
     ]
 
 
@@ -281,51 +285,46 @@ def compile_module(
     optimized: bool = False,
     checks_values: bool = False,
     tuned: TunedPlans | None = None,
+    memory_limit: int | str | None = None,
 ) -> Compiled:
     """Compiles a verified module, which stays unchanged; raises `UnsupportedError` for what cpu does not support.
 
     donated: the numbers of the leaves of the parameters whose memory the program may overwrite. instrument: what the
     program measures. optimized: whether the module has been optimized already, so that no passes run. checks_values:
     whether the host checks the value of every instruction for NaN or infinities. tuned: the plans of kernels for which
-    the module demands none; None: those of the flag `tuning_file`.
+    the module demands none; None: those of the flag `tuning_file`. memory_limit: the memory that the program may need,
+    as `flags.memory_limit` reads it; values are computed again to meet it.
     """
     check_applied_computations(module)
+    limit = 0 if optimized or checks_values else flags.memory_limit(memory_limit)
     record = CompilationRecord(keeps_modules=bool(flags.get("dump_to")))
     trace = record.trace
-    pipeline = [] if optimized else passes(record.decisions.append, record.note_copy, (replica_count, partition_count))
+    devices = replica_count, partition_count
+    pipeline = [] if optimized else passes(record.decisions.append, record.note_copy, devices, donated)
     with trace.span(f"compile {module.name}", "compiler"):
         with trace.span("copy of the module", "stage"):
             copy = edit.clone_module(module)
         with trace.span("passes", "stage"):
             Pipeline(pipeline, on_pass=record.note).run(copy)
-        with trace.span("thunks and kernels", "stage"):
-            hook = add_value_check if checks_values else None
-            verifies = bool(flags.get("verify_buffers"))
-            program = build_program(
-                copy,
+
+        def lower(optimized_module: Module) -> NativeProgram:
+            return _lower(
+                optimized_module,
                 donated,
-                replica_count,
-                partition_count,
-                after_instruction=hook,
-                records_values=verifies,
-                on_plan=record.note_plan,
+                devices,
+                instrument,
+                record,
+                checks_values=checks_values,
                 tuned=tuned_plans() if tuned is None else tuned,
             )
-            _log_callbacks(program)
-            _check_plans(module, record)
-            program.is_long_running = is_long_running(copy, rates=host_target().rates)
-            if not flags.get("check_bounds"):
-                run_concurrently(program)
-            outline_functions(program)
-            if flags.get("check_bounds"):
-                add_bounds_checks(program, copy.entry_computation.root_instruction)
-            if instrument is not None:
-                program.counters = place_counters(program, records_events=instrument is Instrument.EVENTS)
-        with trace.span("buffers", "stage"):
-            assign_buffers(program)
-            if program.bounds_checks is not None:
-                place_bounds_record(program)
-        if verifies:
+
+        program = lower(copy)
+        if limit and program_bytes(program) > limit:
+            with trace.span("rematerialization", "stage"):
+                copy, program = fit_memory(copy, program, limit, frozenset(donated), lower)
+        _log_callbacks(program)
+        _check_plans(module, record)
+        if program.values is not None:
             with trace.span("verification of buffers", "stage"):
                 verify_buffers(program)
         with parallel_compilation(trace, module.name) as parts:
@@ -344,6 +343,43 @@ def _log_callbacks(program: NativeProgram) -> None:
         shown = "; ".join(f"{one.op_name} ({one.instruction.op.name}): {one.callback_reason}" for one in found[:8])
         more = f"; and {len(found) - 8} more" if len(found) > 8 else ""
         logger.info("%s calls the host for %d instructions: %s%s", program.name, len(found), shown, more)
+
+
+def _lower(
+    module: Module,
+    donated: Collection[int],
+    devices: tuple[int, int],
+    instrument: Instrument | None,
+    record: CompilationRecord,
+    *,
+    checks_values: bool,
+    tuned: TunedPlans,
+) -> NativeProgram:
+    """Returns the native program of an optimized module, with assigned buffers."""
+    checks_bounds = bool(flags.get("check_bounds"))
+    with record.trace.span("thunks and kernels", "stage"):
+        program = build_program(
+            module,
+            donated,
+            *devices,
+            after_instruction=add_value_check if checks_values else None,
+            records_values=bool(flags.get("verify_buffers")),
+            on_plan=record.note_plan,
+            tuned=tuned,
+        )
+        program.is_long_running = is_long_running(module, rates=host_target().rates)
+        if not checks_bounds:
+            run_concurrently(program)
+        outline_functions(program)
+        if checks_bounds:
+            add_bounds_checks(program, module.entry_computation.root_instruction)
+        if instrument is not None:
+            program.counters = place_counters(program, records_events=instrument is Instrument.EVENTS)
+    with record.trace.span("buffers", "stage"):
+        assign_buffers(program)
+        if program.bounds_checks is not None:
+            place_bounds_record(program)
+    return program
 
 
 def _check_plans(module: Module, record: CompilationRecord) -> None:

@@ -139,6 +139,14 @@ class Backend(Protocol):
         ...
 
 
+@runtime_checkable
+class MemoryLimited(Protocol):
+    """A platform whose `compile` has a further argument, `memory_limit`: the bytes that a run on one device may need
+    for arguments, results and temporaries; 0 if any."""
+
+    limits_memory: bool
+
+
 def _interpreter() -> Backend:
     from xlapy.runtime.backends.interpreter import InterpreterBackend
 

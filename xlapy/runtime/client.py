@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlapy.base import flags
 from xlapy.base.arguments.arrays import array_argument
 from xlapy.base.arguments.checking import eager_class
 from xlapy.base.arguments.copying import copied_by_reference
@@ -20,7 +21,7 @@ from xlapy.base.logging import logger
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.interpreter.checks import Checks
-from xlapy.runtime.backend import Program, default_platform, load_backend
+from xlapy.runtime.backend import MemoryLimited, Program, default_platform, load_backend
 from xlapy.runtime.buffer import Buffer, copy_to_buffer
 from xlapy.runtime.collectives.launch import check_device_counts, replica_and_partition_counts
 from xlapy.runtime.device import Device
@@ -74,6 +75,7 @@ class Client:
         check_nans: bool | None = None,
         check_infs: bool | None = None,
         tuning_file: str | Path | None = None,
+        memory_limit: int | str | None = None,
     ) -> Executable:
         """Verifies and compiles a program for the first `num_replicas` * `num_partitions` devices.
 
@@ -93,10 +95,16 @@ class Client:
 
         `tuning_file`, by default the flag of this name, is a file of `xlapy tune` with plans of kernels; "" is none.
         The interpreter has no kernels and does not read it.
+
+        `memory_limit`, by default the flag of this name, is the memory in bytes that a run on one device may need for
+        arguments, results and temporaries (`memory_analysis().peak_memory_in_bytes`), or text such as "12GB". The
+        platform cpu computes values again, instead of keeping them, to meet it; results have the same bits. If that is
+        not enough, it logs a warning. Other platforms ignore the limit.
         """
         donate, checks = tuple(donate), Checks.chosen(check_nans, check_infs)
         text: CachedText | None = None
-        if isinstance(program, (str, bytes)) and not checks and tuning_file is None and self.platform == "cpu":
+        is_plain = not checks and tuning_file is None and memory_limit is None
+        if isinstance(program, (str, bytes)) and is_plain and self.platform == "cpu":
             text = cached_text(program, [num_replicas, num_partitions, repr(donate)], lambda: _to_module(program))
             loaded = None if text is None else self._load_text(text)
             if loaded is not None:
@@ -106,7 +114,9 @@ class Client:
         dumped = dump_module(module)
         replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, len(self.devices))
         donated = donated_leaves(module, donate)
-        options = {} if tuning_file is None else {"tuning_file": str(tuning_file)}
+        options: dict[str, Any] = {} if tuning_file is None else {"tuning_file": str(tuning_file)}
+        if isinstance(self._backend, MemoryLimited):
+            options["memory_limit"] = flags.memory_limit(memory_limit)
         platform, compiled = self._compile(module, replicas, partitions, donated, checks, options)
         if dumped is not None:
             dump_stages(dumped, compiled.stages())
@@ -123,7 +133,7 @@ class Client:
         partitions: int,
         donated: Sequence[DonatedLeaf],
         checks: Checks,
-        options: Mapping[str, str],
+        options: Mapping[str, Any],
     ) -> tuple[str, Program]:
         """Returns the program and the platform that it runs on. options: further keywords of `Backend.compile`."""
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -16,9 +17,9 @@ ARRAY = 256 * 256 * 4
 """The bytes of f32[256,256]."""
 
 
-def graph_of(text: str, *, owns_parameters: bool = False) -> MemoryGraph:
-    computation = xla.parse_hlo(text, verify=True).entry_computation
-    return MemoryGraph(AliasAnalysis(computation), {}, owns_parameters=owns_parameters)
+def graph_of(text: str, donated: Sequence[str] = ()) -> MemoryGraph:
+    aliases = AliasAnalysis(xla.parse_hlo(text, verify=True).entry_computation)
+    return MemoryGraph(aliases, {}, [aliases.value(p) for p in aliases.computation.parameters if p.name in donated])
 
 
 def names(graph: MemoryGraph, order: list[int]) -> list[str]:
@@ -122,6 +123,18 @@ ENTRY main { x = f32[256,256] parameter(0)  i = s32[] parameter(1)  zero = s32[]
     graph = graph_of(text)
     order = names(graph, schedule(graph)[0])
     assert order[-2:] == ["u", "e"]
+
+
+def test_a_result_in_a_donated_argument_waits_for_the_other_readers_of_that_argument():
+    text = f"""HloModule donated
+ENTRY main {{ w = f32[256,256] parameter(0)  y = f32[256,256] parameter(1)
+  new = f32[256,256] subtract(w, y)
+  {dot("a", "w", "y")}
+  {dot("b", "a", "y")}
+  ROOT r = (f32[256,256], f32[256,256]) tuple(new, b) }}"""
+    free, donated = graph_of(text), graph_of(text, ["w"])
+    assert names(donated, schedule(donated)[0]) == ["w", "y", "a", "new", "b", "r"]
+    assert names(free, schedule(free)[0]) == ["w", "y", "new", "a", "b", "r"]
 
 
 def test_control_edges_are_kept():

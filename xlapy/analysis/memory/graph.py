@@ -6,7 +6,7 @@ how an order is found, or on the memory that kernels are given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
 from xlapy import opcodes
@@ -45,13 +45,13 @@ _WITHOUT_MEMORY = frozenset({opcodes.PARAMETER, opcodes.CONSTANT})
 class MemoryGraph:
     """The nodes of a computation, in a valid order, and the values that they read and define.
 
-    called_bytes: the bytes of temporaries that each computation needs that instructions call. owns_parameters: whether
-    the computation may overwrite its parameters, as the body of a loop its state. A node is an index in
+    called_bytes: the bytes of temporaries that each computation needs that instructions call. owned: the values of
+    parameters that the computation may overwrite, as the body of a loop its state. A node is an index in
     `instructions`. Sizes are in bytes.
     """
 
     def __init__(
-        self, aliases: AliasAnalysis, called_bytes: Mapping[Computation, int], *, owns_parameters: bool
+        self, aliases: AliasAnalysis, called_bytes: Mapping[Computation, int], owned: Collection[ArrayValue] = ()
     ) -> None:
         self.instructions: Sequence[Instruction] = aliases.order
         self.sizes: list[int] = []
@@ -75,7 +75,9 @@ class MemoryGraph:
         self.result_bytes = 0
         self._aliases = aliases
         self._numbers: dict[ArrayValue, int] = {}
-        self._owns_parameters = owns_parameters
+        self._owned = frozenset(owned)
+        self._bytes: list[int] = []
+        """The size of each value, that of parameters and constants too."""
         self._fusion_kinds: dict[Computation, bool] = {}
         nodes = {instruction: node for node, instruction in enumerate(self.instructions)}
         for node, instruction in enumerate(self.instructions):
@@ -111,6 +113,8 @@ class MemoryGraph:
         self.shares[node] = list(self._shares(instruction, self.defines[node], per_operand))
         if updates_in_place(instruction):
             self.overwrites[node] = read if instruction.op in CONTROL_FLOW_OPS else per_operand[0]
+        elif self._aliases.computation.is_entry:
+            self.overwrites[node] = self._donated_operands(node)
         if instruction.op in CONTROL_FLOW_OPS:
             called = max(called_bytes.get(called, 0) for called in instruction.computations)
             inside = 0 if instruction.op is opcodes.WHILE else sum(self.sizes[value] for value in self.defines[node])
@@ -123,7 +127,8 @@ class MemoryGraph:
         shape = instruction.shape
         for part in value.index:
             shape = shape.tuple_shapes[part]
-        size = 0 if instruction.op in _WITHOUT_MEMORY else aligned(shape.size * shape.element_type.byte_size)
+        self._bytes.append(aligned(shape.size * shape.element_type.byte_size))
+        size = 0 if instruction.op in _WITHOUT_MEMORY else self._bytes[-1]
         self._numbers[value] = number = len(self.sizes)
         self.sizes.append(size)
         self.is_result.append(value in self._aliases.result_values)
@@ -147,10 +152,24 @@ class MemoryGraph:
         else:
             return
         for value, operand in pairs:
-            owner = self.instructions[self.definer[operand]]
-            if owner.op is opcodes.CONSTANT or (owner.op is opcodes.PARAMETER and not self._owns_parameters):
-                continue
-            yield value, operand
+            if self._may_overwrite(operand):
+                yield value, operand
+
+    def _donated_operands(self, node: int) -> list[int]:
+        """Returns the donated arguments in which a node may compute results that it reads them for."""
+        result_sizes = {self._bytes[value] for value in self.defines[node] if self.is_result[value]}
+        return [value for value in self.reads[node] if self._bytes[value] in result_sizes and self._is_donated(value)]
+
+    def _is_donated(self, value: int) -> bool:
+        owner = self.instructions[self.definer[value]]
+        return owner.op is opcodes.PARAMETER and self._may_overwrite(value)
+
+    def _may_overwrite(self, value: int) -> bool:
+        owner = self.instructions[self.definer[value]]
+        if owner.op is opcodes.PARAMETER:
+            place = self.defines[self.definer[value]].index(value)
+            return self._aliases.values(owner)[place] in self._owned
+        return owner.op is not opcodes.CONSTANT
 
     def _is_element_by_element(self, instruction: Instruction) -> bool:
         if instruction.op is not opcodes.FUSION:

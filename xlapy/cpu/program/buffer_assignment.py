@@ -19,6 +19,7 @@ import numpy as np
 from xlapy.analysis.memory.graph import aligned
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.liveness import LiveRanges
+from xlapy.cpu.program.memory_report import position_names, print_timeline
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import Thunk
 
@@ -313,13 +314,13 @@ class _PackedMemory:
 
 
 def print_buffers(program: NativeProgram) -> str:
-    """Returns a table of the temporaries of a program with assigned buffers, the largest first.
+    """Returns a table of the temporaries of a program with assigned buffers, the largest first, and their timeline.
 
     Positions number the thunks in program order. A loop has two more: after its condition, where it reads
     its predicate, and after its body. A slice is in use from the first to the last position in its row.
     """
     ranges = LiveRanges(program.thunks)
-    names = _position_names(ranges)
+    names = position_names(ranges)
     temporaries = [slice_ for slice_ in ranges.first if slice_.storage is StorageClass.TEMPORARY]
     slices = sorted(temporaries, key=lambda slice_: (-slice_.size, slice_.location, ranges.first[slice_]))
     total = sum(slice_.size for slice_ in slices)
@@ -338,13 +339,4 @@ def print_buffers(program: NativeProgram) -> str:
         rows.append(cells)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def _position_names(ranges: LiveRanges) -> dict[int, str]:
-    names = {begin: thunk.label for thunk, (begin, _) in ranges.extents.items()}
-    for loop, decision in ranges.decisions.items():
-        _, end = ranges.extents[loop]
-        names[decision] = f"the decision of {loop.op_name}"
-        names[end] = f"the end of {loop.op_name}"
-    return names
+    return "\n".join(lines) + "\n\n" + print_timeline(program)

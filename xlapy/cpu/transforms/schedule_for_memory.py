@@ -8,6 +8,7 @@ Responsible for which computations are ordered. Does not depend on how an order 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,9 +23,13 @@ from xlapy.hlo.traverse import computation_post_order, post_order
 
 @dataclass(frozen=True)
 class ScheduleForMemory:
-    """Gives each computation that runs as a part of the program an order with a small peak of memory."""
+    """Gives each computation that runs as a part of the program an order with a small peak of memory.
+
+    donated: the numbers of the arguments (leaves of the parameters) in whose memory results may be computed.
+    """
 
     name: ClassVar[str] = "schedule-for-memory"
+    donated: frozenset[int] = frozenset()
 
     def run(self, module: Module) -> bool:
         before = [list(computation) for computation in module.computations]
@@ -35,12 +40,22 @@ class ScheduleForMemory:
             if not runs_in_program(computation):
                 edit.reorder(computation, post_order(computation))
                 continue
-            owns_parameters = not computation.is_entry
-            graph = MemoryGraph(AliasAnalysis(computation), peaks, owns_parameters=owns_parameters)
+            graph = memory_graph(computation, peaks, self.donated)
             order, peaks[computation] = schedule(graph)
             edit.reorder(computation, [graph.instructions[node] for node in order])
         module.config.is_scheduled = True
         return not was_scheduled or before != [list(computation) for computation in module.computations]
+
+
+def memory_graph(computation: Computation, peaks: Mapping[Computation, int], donated: Collection[int]) -> MemoryGraph:
+    """Returns the graph of a computation, which may overwrite the donated arguments, or all if it is not the entry.
+
+    peaks: the bytes that the computations need that it calls.
+    """
+    aliases = AliasAnalysis(computation)
+    leaves = [value for parameter in computation.parameters for value in aliases.values(parameter)]
+    owned = [value for number, value in enumerate(leaves) if number in donated or not computation.is_entry]
+    return MemoryGraph(aliases, peaks, owned)
 
 
 def runs_in_program(computation: Computation) -> bool:

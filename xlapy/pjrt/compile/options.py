@@ -46,9 +46,26 @@ def read_device_assignment(data: bytes) -> DeviceAssignment:
     return DeviceAssignment(replicas, partitions, devices)
 
 
+MEMORY_LIMIT_OPTION = "xlapy_memory_limit"
+"""The compiler option of JAX that limits the memory of a program: `jax.jit(f, compiler_options={...: "12GB"})`."""
+
+
+def read_memory_limit(data: bytes) -> int | str | None:
+    """Returns the limit of memory of a CompileOptionsProto, as `Client.compile` takes it; None if there is none.
+
+    It is that of the compiler option `xlapy_memory_limit`, or else `device_memory_size`.
+    """
+    message = decode("CompileOptionsProto", data)
+    if MEMORY_LIMIT_OPTION in message.env_option_overrides:
+        given = _value(message.env_option_overrides[MEMORY_LIMIT_OPTION])
+        return given if isinstance(given, int) and not isinstance(given, bool) else str(given)
+    return message.executable_build_options.device_memory_size or None
+
+
 def _check_overrides(message: Message) -> None:
     """Validates XLA's options, which have no effect here, by passing them to JAX's CPU client with an empty program."""
-    overrides = [(name, _value(given)) for name, given in message.env_option_overrides.items()]
+    given = message.env_option_overrides.items()
+    overrides = [(name, _value(value)) for name, value in given if name != MEMORY_LIMIT_OPTION]
     if not overrides:
         return
     options = xla_client.CompileOptions()

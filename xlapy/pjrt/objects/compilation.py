@@ -13,7 +13,7 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.target import host_target
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.structs import structure
-from xlapy.pjrt.compile.options import read_device_assignment
+from xlapy.pjrt.compile.options import read_device_assignment, read_memory_limit
 from xlapy.pjrt.compile.program_loader import load_program
 from xlapy.pjrt.compile.targets import adopt_targets
 from xlapy.pjrt.objects.executable import executable_at, load_executable
@@ -47,7 +47,12 @@ def _compile(args: Any, client: Client, is_loaded: bool) -> LoadedExecutable:
     format = read_bytes(program.format, program.format_size).decode("utf-8", "replace")
     loaded_program = load_program(code, format, assignment.num_partitions)
     adopt_targets(loaded_program.module)
-    executable = client.compile(loaded_program.module, assignment.num_replicas, assignment.num_partitions)
+    executable = client.compile(
+        loaded_program.module,
+        assignment.num_replicas,
+        assignment.num_partitions,
+        memory_limit=read_memory_limit(options_bytes),
+    )
     fingerprint = hashlib.sha256(options_bytes + code).hexdigest()
     traits = ExecutableTraits(
         fingerprint, is_long_running(executable.program.optimized_module, len(assignment.devices), host_target().rates)

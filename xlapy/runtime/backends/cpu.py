@@ -302,6 +302,7 @@ class CpuBackend:
     """Compiles programs to native code."""
 
     name = "cpu"
+    limits_memory = True
 
     def __init__(self) -> None:
         if (sys.platform, platform.machine()) != ("linux", "x86_64"):
@@ -319,8 +320,10 @@ class CpuBackend:
         donated: Sequence[DonatedLeaf] = (),
         checks: Checks = NO_CHECKS,
         tuning_file: str | None = None,
+        memory_limit: int = 0,
     ) -> CpuProgram:
-        """Compiles a module, or takes it from the compile cache. Programs with checks are never cached.
+        """Compiles a module, or takes it from the compile cache. Programs with checks are never cached, and need more
+        memory than others, whatever the limit.
         `UnsupportedError` for what the platform does not support."""
         _check_module(module, replica_count, partition_count)
         shape = module.entry_computation.program_shape
@@ -329,10 +332,19 @@ class CpuBackend:
         if checks:
             checked = compile_module(module, numbers, replica_count, partition_count, checks_values=True, tuned=tuned)
             return self._program_of(checked, shape, partition_count, donated, checks)
-        counts = {"replicas": replica_count, "partitions": partition_count}
-        choices = {"donated": numbers, **counts, "tuned plans": tuned.digest}
+        choices = {
+            "donated": numbers,
+            "replicas": replica_count,
+            "partitions": partition_count,
+            "tuned plans": tuned.digest,
+            "memory limit": memory_limit,
+        }
         compiled = compile_cached(
-            module, choices, lambda: compile_module(module, numbers, replica_count, partition_count, tuned=tuned)
+            module,
+            choices,
+            lambda: compile_module(
+                module, numbers, replica_count, partition_count, tuned=tuned, memory_limit=memory_limit
+            ),
         )
         return self._program_of(compiled, shape, partition_count, donated)
 
