@@ -171,7 +171,7 @@ CASES: dict[str, tuple[Break, str]] = {
     "a matrix that each iteration reads": (end_lives_within_loops, INVARIANT),
     "an update of what is a result": (overwrite_what_is_needed, USED_TWICE.replace("ENTRY", LESS)),
     "calls that share arrays": (overwrite_what_is_needed, PROGRAMS["calls that share arrays"]),
-    "a rotation of arrays": (copy_one_after_the_other, three(ROTATE, "f32[700]")),
+    "a rotation of arrays": (copy_one_after_the_other, three(ROTATE, "f32[12]")),
     "a swap of scalars": (copy_one_after_the_other, three(SWAP_AND_ADD, "f32[]")),
     "a matrix product in place": (overwrite_what_is_read_again, SQUARES),
     "a transpose in place": (overwrite_what_is_read_again, TRANSPOSES),
