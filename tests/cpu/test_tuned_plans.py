@@ -105,6 +105,14 @@ def test_plans_of_other_instruction_sets_are_not_followed(file):
     assert not is_packed(CPU.compile(LAYER, tuning_file=file))
 
 
+def test_code_for_a_level_follows_the_plans_for_it(file, monkeypatch):
+    write(file, PACKED, "AVX2")
+    for level, follows in (("AVX2", True), ("AVX", False)):
+        monkeypatch.setattr(flags, "current", lambda level=level: flags.Flags({"max_isa": level}))
+        assert instruction_set() == level
+        assert is_packed(CPU.compile(LAYER, tuning_file=file)) == follows
+
+
 @pytest.mark.parametrize(
     ("plan", "part"),
     [

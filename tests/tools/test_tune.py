@@ -19,6 +19,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.tools.command_line import invoke
 from xlapy.tools.tune import search, trials, tuner
+from xlapy.tools.tune.kernels import TunableKernel
 from xlapy.tools.tune.search import Settings
 from xlapy.tools.tune.trials import Bench
 from xlapy.tools.tune.tuner import TunedProgram, tune_module
@@ -176,10 +177,24 @@ def test_a_kernel_whose_arguments_do_not_fit_keeps_its_plan(gains, monkeypatch):
 
 def test_a_kernel_at_its_limit_is_not_searched(gains, monkeypatch):
     gains(time_of)
-    slow = Roofline(1, {"f32": 1.0, "f64": 1.0}, (Bandwidth(1 << 14, 1.0, 1.0),))
-    monkeypatch.setattr(tuner, "machine_roofline", lambda: Machine("test", slow, slow))
+    monkeypatch.setattr(TunableKernel, "limit", 0.97)
     found = tuned(DOT)
-    assert not found.rows[0].found.trials and "limit" in found.rows[0].found.reason
+    assert not found.rows[0].found.trials and found.rows[0].found.reason == "at 97% of the machine's limit"
+
+
+def test_the_search_ends_when_the_kernel_reaches_its_limit(gains, monkeypatch):
+    gains(time_of)
+    monkeypatch.setattr(TunableKernel, "limit", 0.65)
+    (row,) = tuned(DOT).rows
+    assert row.found.reason == "reaches 108% of the machine's limit" and row.after == pytest.approx(0.6)
+    assert row.found.trials[-1].ratio == pytest.approx(0.6)
+
+
+def test_limits_that_a_kernel_exceeds_do_not_end_the_search(gains, monkeypatch):
+    gains(time_of)
+    monkeypatch.setattr(TunableKernel, "limit", 2.0)
+    (row,) = tuned(DOT).rows
+    assert row.is_kept and row.after == pytest.approx(0.6) and not row.found.reason
 
 
 def test_without_time_nothing_is_tried(gains):

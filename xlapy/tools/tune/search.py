@@ -31,8 +31,10 @@ MAX_CONTENDERS = 2
 CONTENDER_RATIO = 1.3
 """The ratio to the time of the best strategy up to which the parameters of another one are varied."""
 
-AT_LIMIT = 0.95
-"""The share of the machine's limit from which on a kernel cannot gain enough to be worth a search."""
+AT_LIMIT, BEYOND_LIMIT = 0.95, 1.1
+"""The shares of the machine's limit between which a kernel cannot gain enough to be worth a search. A larger share
+means that the limit does not hold: the kernel finds its data in a cache, or the machine was busy when it was
+measured."""
 
 CONFIRMING_RUNS = 3
 """How many times as many runs compare the winner with the default plan as compare others."""
@@ -94,7 +96,7 @@ class _Search:
 
     def run(self) -> Found:
         kernel = self.found.kernel
-        if kernel.limit >= AT_LIMIT:
+        if _is_at_limit(kernel.limit):
             self.found.reason = f"at {kernel.limit:.0%} of the machine's limit"
             return self.found
         try:
@@ -141,7 +143,7 @@ class _Search:
             if trial is not None:
                 found.append(trial)
             reached = self.found.kernel.limit / self.best.ratio
-            if reached >= AT_LIMIT:
+            if _is_at_limit(reached):
                 self.found.reason = f"reaches {reached:.0%} of the machine's limit"
         return found
 
@@ -181,3 +183,7 @@ class _Search:
                 self.found.winner = Trial(trial.plan, ratio)
                 return
         self.found.reason = self.found.reason or "no faster plan"
+
+
+def _is_at_limit(share: float) -> bool:
+    return AT_LIMIT <= share <= BEYOND_LIMIT

@@ -138,13 +138,14 @@ class _Comparison:
         if len(kept) < len(winners):
             tuned = self.compiled(kept)
         walls = [wall, wall]
+        total = max(wall, sum(before.values()))  # reading the clock makes thunks longer
         if kept:
             walls = fastest([lambda: self.session.run(self.plain), lambda: self.session.run(tuned)], WHOLE_RUNS)
         rows: list[TunedRow] = []
         for one in self.found:
             old = before.get(id(one), 0.0)
             new = after.get(id(one), old) if one.winner is not None else old
-            rows.append(TunedRow(one, old / wall if wall else 0.0, old, new, one in kept))
+            rows.append(TunedRow(one, old / total if total else 0.0, old, new, one in kept))
         return TunedProgram(
             self.module, rows, walls[0], walls[1], _tuned_kernels(kept), self.unexamined, form_of(tuned)
         )
