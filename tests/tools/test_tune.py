@@ -18,7 +18,7 @@ from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
 from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.tools.command_line import invoke
-from xlapy.tools.tune import search, trials, tuner
+from xlapy.tools.tune import annotation, search, trials, tuner
 from xlapy.tools.tune.kernels import TunableKernel
 from xlapy.tools.tune.search import Settings
 from xlapy.tools.tune.trials import Bench
@@ -74,6 +74,10 @@ def gains(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[KernelPlan], f
             found = {id(one): seconds(choices[one.kernel.instructions[0].name].plan) for one in self.found}
             return found, sum(found.values())
 
+        def walls(self: tuner._Comparison, executable: xla.Executable) -> list[float]:
+            return [in_program(self, self.plain)[1], in_program(self, executable)[1]]
+
+        monkeypatch.setattr(tuner._Comparison, "walls", walls)
         monkeypatch.setattr(tuner._Comparison, "seconds", in_program)
 
     return use
@@ -211,6 +215,26 @@ def test_a_plan_that_makes_the_program_no_faster_is_left_out(gains, monkeypatch)
     assert not found.kernels and not found.rows[0].is_kept and found.rows[0].found.winner is not None
 
 
+def test_plans_that_make_the_whole_program_slower_are_left_out_one_by_one(gains, monkeypatch):
+    """The plan that gains less goes first; the program is faster without it."""
+    gains(lambda plan: 0.5 if plan.strategy == "loops" else 1.0)
+    monkeypatch.setattr(plan_variants, "MAX_COST_RATIO", 1e9)
+    text = DOT.replace("ROOT r = f32[48,96] tanh(d)", """t = f32[48,96] tanh(d)
+  c = f32[32,96] parameter(2)
+  ROOT p = f32[48,32] dot(t, c), lhs_contracting_dims={1}, rhs_contracting_dims={1}""")  # fmt: skip
+    counts: list[int] = []
+
+    def walls(self: tuner._Comparison, executable: xla.Executable) -> list[float]:
+        changed = sum(choice.is_tuned for choice in tuner.form_of(executable).record.plans.values())
+        counts.append(changed)
+        return [1.0, 1.1 if changed == 2 else 0.9]
+
+    monkeypatch.setattr(tuner._Comparison, "walls", walls)
+    found = tuned(text)
+    assert counts == [2, 1] and len(found.kernels) == 1 and (found.before, found.after) == (1.0, 0.9)
+    assert [row.is_kept for row in found.rows].count(True) == 1
+
+
 def test_programs_on_several_devices_are_refused():
     with pytest.raises(UnsupportedError, match="2 devices"):
         tuned(DOT.replace("HloModule dots", "HloModule dots, replica_count=2"))
@@ -271,6 +295,15 @@ def test_the_command_writes_a_tuning_file_and_a_program(folder, gains, capsys):
     by_module = xla.Client("cpu").compile((folder / "out.hlo").read_text()).as_hlo_text(optimized=True)
     assert by_file == by_module
     assert re.search(r'"strategy":"packed-gemm".*"mc_tiles":2.*"tile_rows":7,"tile_vectors":2', by_file)
+
+
+def test_a_plan_that_cannot_be_written_into_the_program_is_named(folder, gains, monkeypatch, capsys):
+    gains(time_of)
+    monkeypatch.setattr(annotation, "_stored_name", lambda *_: "unknown")
+    assert invoke(["tune", "dot.hlo", *QUICK, "-o", "out.hlo"]) == 0
+    shown = capsys.readouterr().out
+    assert "the program with 0 plans" in shown and "the plan of dot, tanh f32[48,64] f32[64,96]" in shown
+    assert "kernel_plan" not in (folder / "out.hlo").read_text()
 
 
 def test_further_plans_are_added_to_the_file(folder, gains):

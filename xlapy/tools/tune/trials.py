@@ -132,7 +132,7 @@ def _argument_sets(kernel: TunableKernel, size: int) -> int:
     return max(1, min(MAX_ARGUMENT_SETS, 2 * host_target().l3_bytes // size))
 
 
-def fastest(calls: Sequence[Call], runs: int) -> list[float]:
+def alternate(calls: Sequence[Call], runs: int) -> list[float]:
     """Returns the median seconds of each call; they alternate in every run."""
     counts: list[int] = []
     for call in calls:

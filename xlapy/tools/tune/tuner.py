@@ -33,7 +33,7 @@ from xlapy.tools.profile.rows import Row, all_rows
 from xlapy.tools.profile.session import Session
 from xlapy.tools.tune.kernels import tunable_kernels
 from xlapy.tools.tune.search import Found, Settings, search
-from xlapy.tools.tune.trials import fastest
+from xlapy.tools.tune.trials import alternate
 
 MIN_SHARE = 0.01
 """The least share of the run time of a kernel that is tuned."""
@@ -135,12 +135,18 @@ class _Comparison:
         before, wall = self.seconds(self.plain)
         after, _ = self.seconds(tuned) if winners else (before, wall)
         kept = [one for one in winners if after.get(id(one), math.inf) < before[id(one)]]
+        kept.sort(key=lambda one: before[id(one)] - after[id(one)])
         if len(kept) < len(winners):
             tuned = self.compiled(kept)
         walls = [wall, wall]
         total = max(wall, sum(before.values()))  # reading the clock makes thunks longer
-        if kept:
-            walls = fastest([lambda: self.session.run(self.plain), lambda: self.session.run(tuned)], WHOLE_RUNS)
+        while kept:
+            walls = self.walls(tuned)
+            if walls[1] < walls[0]:
+                break
+            kept = kept[1:]  # without the plan that gains least
+            tuned = self.compiled(kept)
+            walls = [walls[0], walls[0]]
         rows: list[TunedRow] = []
         for one in self.found:
             old = before.get(id(one), 0.0)
@@ -149,6 +155,10 @@ class _Comparison:
         return TunedProgram(
             self.module, rows, walls[0], walls[1], _tuned_kernels(kept), self.unexamined, form_of(tuned)
         )
+
+    def walls(self, tuned: Executable) -> list[float]:
+        """Returns the seconds of a call with default plans and with those of the search."""
+        return alternate([lambda: self.session.run(self.plain), lambda: self.session.run(tuned)], WHOLE_RUNS)
 
     def seconds(self, executable: Executable) -> tuple[dict[int, float], float]:
         """Returns the seconds of each kernel in a run of the program, by the identity of what was found for it, and
