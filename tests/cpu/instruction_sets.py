@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from unittest import mock
 
 from xlapy.base import flags
+from xlapy.cpu import target
 from xlapy.cpu.compiler import Compiled, compile_module
 from xlapy.cpu.llvm import processor
 from xlapy.text import parse_hlo
@@ -20,20 +21,31 @@ ISAS = ("AVX512", "AVX2")
 
 
 def compile_for(isa: str, text: str) -> Compiled:
-    """Compiles a module for a processor that has an instruction set of `processor.LEVELS` and nothing beyond it."""
-    with _processor_of(isa):
+    """Compiles a module for two cores that have an instruction set of `processor.LEVELS` and nothing beyond it."""
+    with processor_of(isa):
         return compile_module(parse_hlo(text))
 
 
 def stages_for(isa: str, text: str) -> dict[str, str]:
     """Returns all intermediate forms of a module that is compiled for such a processor."""
-    with _processor_of(isa):
+    with processor_of(isa):
         return compile_module(parse_hlo(text)).stages()
 
 
+_CACHES = {1: 1 << 15, 2: 1 << 20, 3: 1 << 25}
+"""The sizes of the caches of that processor by their level, which blocks and prefetches depend on."""
+
+
 @contextlib.contextmanager
-def _processor_of(isa: str) -> Iterator[None]:
-    with mock.patch.object(processor, "_limited", lambda _: processor.LEVELS[isa]):
+def processor_of(isa: str) -> Iterator[None]:
+    """Generates code in this context for such a processor, without running it."""
+    compute = vars(target._target)["__wrapped__"]
+    with (
+        mock.patch.object(processor, "_limited", lambda _: processor.LEVELS[isa]),
+        mock.patch.object(target, "_target", compute),
+        mock.patch.object(target, "host_caches", lambda: _CACHES),
+        mock.patch.object(target.os, "cpu_count", lambda: 2),
+    ):
         yield
 
 

@@ -35,6 +35,7 @@ from xlapy.codegen.emitters.matmul.dot import (
     PackedGemmStrategy,
     SkinnyGemmStrategy,
     SkinnyInnerProductStrategy,
+    TileGemmStrategy,
 )
 from xlapy.codegen.emitters.matmul.ragged_gemm import RaggedGemmStrategy
 from xlapy.codegen.emitters.pooling import PoolingStrategy
@@ -66,6 +67,7 @@ STRATEGIES: tuple[Strategy[Any], ...] = (
     InnerProductStrategy(),
     SkinnyInnerProductStrategy(),
     PackedGemmStrategy(),
+    TileGemmStrategy(),
     RaggedGemmStrategy(),
     GroupedConvolutionStrategy(),
     KernelGradientStrategy(),

@@ -29,6 +29,8 @@ class Target:
     them."""
     dot_instructions: frozenset[DotInstruction] = frozenset()
     """The dot instructions that kernels may use, for vectors of every width."""
+    tile_instructions: frozenset[DotInstruction] = frozenset()
+    """The dot instructions that kernels may use for tiles (`MatrixProduct`)."""
     cache_line_bytes: int = 64
     """The size in bytes of a cache line."""
     l1_bytes: int = 1 << 15

@@ -10,6 +10,7 @@ from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.codegen.target import Target
 from xlapy.cpu.llvm.dot_instructions import dot_instructions
 from xlapy.cpu.llvm.processor import target_processor, vector_bytes
+from xlapy.cpu.llvm.vectors.matrix_products import tile_instructions
 from xlapy.loops.dot_instructions import DotInstruction
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -26,14 +27,18 @@ def host_target() -> Target:
         dot_instructions(target_processor()) if flags.get("dot_instructions") else frozenset[DotInstruction]()
     )
     usable = frozenset(i for i in instructions if not (i.sum.is_float and keeps_denormals))
-    return _target(vector_bytes(), usable, bool(flags.get("max_isa")))
+    tiled = tile_instructions(target_processor()) if flags.get("dot_instructions") else frozenset[DotInstruction]()
+    usable_tiles = frozenset(i for i in tiled if not (i.sum.is_float and keeps_denormals))
+    return _target(vector_bytes(), usable, usable_tiles, bool(flags.get("max_isa")))
 
 
 @SingleFlight
-def _target(vector_bytes: int, usable: frozenset[DotInstruction], is_common: bool) -> Target:
+def _target(
+    vector_bytes: int, usable: frozenset[DotInstruction], tiled: frozenset[DotInstruction], is_common: bool
+) -> Target:
     registers = 32 if vector_bytes == 64 else 16
     if is_common:
-        return Target(vector_bytes, registers, usable)
+        return Target(vector_bytes, registers, usable, tiled)
     caches = host_caches()
     known = {
         "l1_bytes": caches.get(1),
@@ -42,7 +47,7 @@ def _target(vector_bytes: int, usable: frozenset[DotInstruction], is_common: boo
         "processors": os.cpu_count(),
     }
     sizes = {name: value for name, value in known.items() if value is not None}
-    return Target(vector_bytes, registers, usable, **sizes)
+    return Target(vector_bytes, registers, usable, tiled, **sizes)
 
 
 def host_caches() -> dict[int, int]:

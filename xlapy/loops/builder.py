@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.loops.dot_instructions import TILE_SIDE
 from xlapy.loops.ir import (
     Affine,
     AxisKind,
@@ -43,6 +44,7 @@ from xlapy.loops.ir import (
     If,
     Kernel,
     Location,
+    MatrixProduct,
     Prefetch,
     Scan,
     Store,
@@ -127,6 +129,12 @@ class Builder(PositionArithmetic):
         self.block.statements.append(
             TransposeStatement(locations[0], source_pitch, locations[1], target_pitch, rows, columns, parts)
         )
+
+    def matrix_product(self, product: MatrixProduct) -> None:
+        """Multiplies packed matrices by tile instructions: see `MatrixProduct`."""
+        assert isinstance(product.rows, Value) or product.rows % TILE_SIDE == 0, product.rows
+        assert product.columns in (TILE_SIDE, 2 * TILE_SIDE), product.columns
+        self.block.statements.append(product)
 
     # -- values
 

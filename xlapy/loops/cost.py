@@ -18,6 +18,7 @@ from xlapy.analysis.cost.reference_machine import (
     LONG_OPERATION_CYCLES,
     OPERATION_CYCLES,
     STORE_CYCLES,
+    TILE_GROUPS_PER_CYCLE,
     TRANSPOSED_BYTES_PER_CYCLE,
 )
 from xlapy.loops.ir import (
@@ -28,6 +29,7 @@ from xlapy.loops.ir import (
     If,
     Kernel,
     Location,
+    MatrixProduct,
     Scan,
     Statement,
     Store,
@@ -94,6 +96,8 @@ class KernelCost:
             return self._block(statement.combine.block, times, unknown_extent) * _scan_steps(self._vector)
         if isinstance(statement, TransposeStatement):
             return self._transpose(statement, times, unknown_extent)
+        if isinstance(statement, MatrixProduct):
+            return self._matrix_product(statement, unknown_extent)
         return OPERATION_CYCLES  # a prefetch
 
     def _loop(self, loop: For | While, times: float, unknown_extent: int) -> float:
@@ -163,6 +167,10 @@ class KernelCost:
         for buffer in (statement.source.buffer, statement.target.buffer):
             self._touched[buffer] = self._touched.get(buffer, 0.0) + times * size
         return max(1.0, size / TRANSPOSED_BYTES_PER_CYCLE)
+
+    def _matrix_product(self, statement: MatrixProduct, unknown_extent: int) -> float:
+        rows, groups = (_max_extent(extent, unknown_extent) for extent in (statement.rows, statement.groups))
+        return max(1.0, rows * statement.columns * groups / TILE_GROUPS_PER_CYCLE)
 
 
 def _scan_steps(vector: For | None) -> int:

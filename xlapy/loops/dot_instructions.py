@@ -44,6 +44,11 @@ class DotInstruction:
         """The name under which its multiplications and additions are counted."""
         return f"dot {self.name}"
 
+    @property
+    def tile_operations_name(self) -> str:
+        """The name under which the multiplications and additions of its tiles are counted."""
+        return f"tile {self.name}"
+
     def __str__(self) -> str:
         return self.name
 
@@ -51,8 +56,25 @@ class DotInstruction:
 BF16_PAIRS: Final = DotInstruction("bf16", 2, F32)
 S16_PAIRS: Final = DotInstruction("s16", 2, I32)
 U8_S8_QUADS: Final = DotInstruction("u8s8", 4, I32, left_signed=False)
+S8_QUADS: Final = DotInstruction("s8", 4, I32)
+S8_U8_QUADS: Final = DotInstruction("s8u8", 4, I32, right_signed=False)
+U8_QUADS: Final = DotInstruction("u8", 4, I32, left_signed=False, right_signed=False)
 
-DOT_TERMS: Final = {each.operations_name: each.terms for each in (BF16_PAIRS, S16_PAIRS, U8_S8_QUADS)}
+TILE_SIDE: Final = 16
+"""The rows of a tile, and the groups of terms, or columns, in a row.
+
+A *tile instruction* adds the products of a tile of the left operand and one of the right operand, with a dot
+instruction's groups of terms, to a tile of sums. Of floats, it adds the first and the second terms of 16 groups apart,
+by fused multiply-adds, then both sums, and that to the total.
+"""
+
+_TILE_SPEED: Final = 8
+"""How many times as many groups a tile instruction multiplies in the same time."""
+
+DOT_TERMS: Final = {each.operations_name: each.terms for each in (BF16_PAIRS, S16_PAIRS, U8_S8_QUADS)} | {
+    each.tile_operations_name: _TILE_SPEED * each.terms
+    for each in (BF16_PAIRS, S8_QUADS, S8_U8_QUADS, U8_S8_QUADS, U8_QUADS)
+}
 """The terms of a group by the name of the operations: as many times as many as of f32 in the same time."""
 
 Fused = Callable[[Any, Any, Any], Any]
@@ -76,6 +98,19 @@ def evaluate_dot(instruction: DotInstruction, args: Sequence[Any], fused: Fused)
     for term in (1, 0):
         total = _flushed(np.float32(fused(pairs[0][term], pairs[1][term], _flushed(total))))
     return total
+
+
+def evaluate_tile_sum(instruction: DotInstruction, left: Any, right: Any, total: Any, fused: Fused) -> Any:
+    """Returns a total plus the products of a row of a tile and a column of another one, arrays of groups."""
+    if not instruction.sum.is_float:
+        for groups in zip(left, right, strict=True):
+            total = evaluate_dot(instruction, (*groups, total), fused)
+        return total
+    chains = [np.float32(0), np.float32(0)]
+    for pair in zip(map(_bfloat16_pair, left), map(_bfloat16_pair, right), strict=True):
+        for term, (a, b) in enumerate(zip(*pair, strict=True)):
+            chains[term] = _flushed(np.float32(fused(a, b, chains[term])))
+    return _flushed(_flushed(total) + _flushed(chains[0] + chains[1]))
 
 
 def _bfloat16_pair(group: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from xlapy.loops.dot_instructions import evaluate_dot
+from xlapy.loops.dot_instructions import TILE_SIDE, evaluate_dot, evaluate_tile_sum
 from xlapy.loops.ir import (
     Affine,
     AxisKind,
@@ -21,6 +21,7 @@ from xlapy.loops.ir import (
     Carry,
     For,
     Kernel,
+    MatrixProduct,
     Prefetch,
     Scan,
     Store,
@@ -59,6 +60,8 @@ class _Evaluator:
                 continue
             elif isinstance(statement, TransposeStatement):
                 self.transpose(statement)
+            elif isinstance(statement, MatrixProduct):
+                self.matrix_product(statement)
             elif isinstance(statement, For):
                 self.loop(statement)
             elif isinstance(statement, While):
@@ -106,6 +109,21 @@ class _Evaluator:
                 for part in range(statement.parts):
                     offset = end + column * statement.target_pitch + row * statement.parts + part
                     target[offset] = source[begin + row * statement.source_pitch + column * statement.parts + part]
+
+    def matrix_product(self, statement: MatrixProduct) -> None:
+        left, right, sums = (
+            self.memory[place.buffer.name][self.position(place.offset) :]
+            for place in (statement.left, statement.right, statement.sums)
+        )
+        for row in range(self.extent(statement.rows)):
+            for column in range(statement.columns):
+                place = row * statement.sums_pitch + column
+                total = sums[place] if self.get(statement.accumulates) else sums.dtype.type(0)
+                for step in range(0, self.extent(statement.groups), TILE_SIDE):
+                    groups = np.arange(step, step + TILE_SIDE)
+                    factors = left[row * statement.left_pitch + groups], right[groups * statement.right_pitch + column]
+                    total = evaluate_tile_sum(statement.instruction, *factors, total, _fused)
+                sums[place] = total
 
     def extent(self, extent: int | Value) -> int:
         return extent if isinstance(extent, int) else int(self.get(extent))

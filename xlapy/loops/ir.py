@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from xlapy.loops.dot_instructions import DotInstruction
 from xlapy.loops.types import ScalarType
 
 
@@ -274,6 +275,28 @@ class TransposeStatement:
 
 
 @dataclass(eq=False, slots=True)
+class MatrixProduct:
+    """sums[sums_pitch * r + c] (+)= the products of row r of `left` and column c of `right`, for `rows` and `columns`.
+
+    The factors are I32 that hold groups of terms of a dot instruction (`dot_instructions`): group k of row r is
+    left[left_pitch * r + k], of column c right[right_pitch * k + c]. Rows, columns and groups are multiples of
+    `TILE_SIDE`; there are one or two tiles of columns. The sums are added to those before if `accumulates` is true.
+    """
+
+    instruction: DotInstruction
+    left: Location
+    left_pitch: int
+    right: Location
+    right_pitch: int
+    sums: Location
+    sums_pitch: int
+    rows: int | Value
+    columns: int
+    groups: int | Value
+    accumulates: Value
+
+
+@dataclass(eq=False, slots=True)
 class Carry:
     """A loop-carried value: each iteration passes it to the next.
 
@@ -369,7 +392,7 @@ def tile_shape(vector_bytes: int, element_bytes: int) -> tuple[int, int]:
     return inner * min(lanes, max(1, 16 // inner)), inner * lanes
 
 
-Statement = Value | Store | Prefetch | TransposeStatement | For | While | If | Scan
+Statement = Value | Store | Prefetch | TransposeStatement | MatrixProduct | For | While | If | Scan
 
 
 @dataclass(eq=False, slots=True)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlapy.loops.evaluate import operate
-from xlapy.loops.ir import Affine, Block, For, If, Kernel, Scan, Statement, Value, While
+from xlapy.loops.ir import Affine, Block, For, If, Kernel, MatrixProduct, Scan, Statement, Value, While
 from xlapy.loops.lane_dependence import varying_values
 
 _FLOATS = "add sub mul neg abs min max fma div copysign sqrt floor ceil rint trunc ldexp round_bf16"
@@ -91,6 +91,10 @@ def _count_statement(found: Operations, statement: Statement, times: float, arou
             _count(found, statement.then, times, around)
     elif isinstance(statement, Scan):
         _count(found, statement.combine.block, times, replace(around, width=1))
+    elif isinstance(statement, MatrixProduct):
+        rows, groups = (_extent(found, extent, around.axes) for extent in (statement.rows, statement.groups))
+        instruction = statement.instruction
+        found._add(instruction.tile_operations_name, 2 * times * rows * statement.columns * groups * instruction.terms)
 
 
 def _count_value(found: Operations, value: Value, times: float) -> None:

@@ -12,6 +12,7 @@ from xlapy.loops.ir import (
     For,
     If,
     Kernel,
+    MatrixProduct,
     Prefetch,
     Scan,
     Statement,
@@ -48,6 +49,8 @@ def _statement(statement: Statement) -> Iterator[str]:
         yield f"prefetch {statement.location}{' to write' if statement.for_write else ''}"
     elif isinstance(statement, TransposeStatement):
         yield _transpose(statement)
+    elif isinstance(statement, MatrixProduct):
+        yield _matrix_product(statement)
     elif isinstance(statement, If):
         yield f"if {statement.condition}"
         yield from _indented(statement.then)
@@ -83,6 +86,13 @@ def _transpose(statement: TransposeStatement) -> str:
     source = f"{statement.source} pitch {statement.source_pitch}"
     target = f"{statement.target} pitch {statement.target_pitch}"
     return f"transpose {statement.rows} x {statement.columns}{parts} from {source} to {target}"
+
+
+def _matrix_product(statement: MatrixProduct) -> str:
+    size = f"{statement.rows} x {statement.columns} x {statement.groups}"
+    factors = f"{statement.left} pitch {statement.left_pitch}, {statement.right} pitch {statement.right_pitch}"
+    sums = f"{statement.sums} pitch {statement.sums_pitch}"
+    return f"matrix product {statement.instruction} {size} of {factors} to {sums}, adding if {statement.accumulates}"
 
 
 def _for(loop: For) -> Iterator[str]:

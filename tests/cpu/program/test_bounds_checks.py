@@ -17,7 +17,7 @@ from xlapy.cpu import compiler
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, walk_thunks
-from xlapy.loops import Location, Store, TransposeStatement, Value
+from xlapy.loops import Location, MatrixProduct, Store, TransposeStatement, Value
 from xlapy.loops.ir import Block, Statement, inner_blocks
 from xlapy.testing.random_arguments import random_arguments
 
@@ -57,6 +57,8 @@ PROGRAMS = {
         ROOT r = f32[70] reduce(p, z), dimensions={0}, to_apply=add }""",
     "product": """ENTRY e { p = f32[150,160] parameter(0) q = f32[160,170] parameter(1)
         ROOT r = f32[150,170] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0} }""",
+    "narrow product": """ENTRY e { p = s8[100,200] parameter(0) q = s8[200,70] parameter(1)
+        ROOT r = s32[100,70] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0} }""",
     "sort": """less { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }
         ENTRY e { p = s32[1000] parameter(0) ROOT r = s32[1000] sort(p), dimensions={0}, to_apply=less }""",
     "fewer lanes than their stride": """less { a = s32[] parameter(0) b = s32[] parameter(1)
@@ -100,6 +102,10 @@ def accesses(program: NativeProgram) -> Iterator[tuple[Statement, str]]:
             elif isinstance(statement, TransposeStatement):
                 yield statement, "source"
                 yield statement, "target"
+            elif isinstance(statement, MatrixProduct):
+                yield statement, "left"
+                yield statement, "right"
+                yield statement, "sums"
             if not isinstance(statement, Value):
                 blocks += inner_blocks(statement)
 

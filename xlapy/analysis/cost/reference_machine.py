@@ -47,6 +47,9 @@ distances of 8 elements, 1.8 for a gather with its checks of bounds."""
 INTEGER_DIVISION_CYCLES: Final = 4.0
 """A division of integers, which vectors compute lane by lane."""
 
+TILE_GROUPS_PER_CYCLE: Final = 256.0
+"""The products of groups of terms of tile instructions in a cycle: one instruction of 16 x 16 x 16 groups takes 16."""
+
 # -- loops
 
 ITERATION_CYCLES: Final = 1.0

@@ -40,7 +40,7 @@ class ScratchArray:
         target: ScratchArray,
         target_offset: Affine,
         target_pitch: int,
-        extents: tuple[int, int | Value],
+        extents: tuple[int | Value, int | Value],
     ) -> None:
         """Copies the rows of a matrix to columns of a matrix in `target`: see `Builder.transpose`."""
         for part in range(2 if self._type.is_complex else 1):

@@ -22,7 +22,21 @@ from xlapy.cpu.llvm.operations import emit_operation
 from xlapy.cpu.llvm.safepoint_loops import LEAVE, PollEntries, emit_poll, loops_with_polls
 from xlapy.cpu.llvm.text import IrBuilder, lane_mask, literal, llvm_type, suffix
 from xlapy.cpu.llvm.vectors.register_pressure import fills_registers, float_constants, hidden_number
-from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Prefetch, Scan, Store, TransposeStatement, Value, While
+from xlapy.loops import (
+    I1,
+    I64,
+    AxisKind,
+    For,
+    If,
+    Kernel,
+    MatrixProduct,
+    Prefetch,
+    Scan,
+    Store,
+    TransposeStatement,
+    Value,
+    While,
+)
 from xlapy.loops.ir import Block, Carry, Combiner, Statement, runs_at_most_once
 from xlapy.loops.lane_dependence import combiner_values, varying_values
 from xlapy.loops.reduction_order import combine_halves
@@ -105,7 +119,7 @@ class Emitter(MemoryEmitter):
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Value):
             self.names[statement] = self.value(statement)
-        elif isinstance(statement, (Store, Prefetch, TransposeStatement)):
+        elif isinstance(statement, (Store, Prefetch, TransposeStatement, MatrixProduct)):
             self.memory_statement(statement)
         elif isinstance(statement, If):
             self.branch(statement)

@@ -14,9 +14,24 @@ from xlapy.cpu.llvm.addresses import AddressCse
 from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
 from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
+from xlapy.cpu.llvm.vectors.matrix_products import matrix_product_declaration, matrix_product_name
 from xlapy.cpu.llvm.vectors.shuffles import deinterleave, interleave
 from xlapy.cpu.llvm.vectors.transposes import transpose_declaration, transpose_name
-from xlapy.loops import I1, I32, I64, Affine, Buffer, Location, Prefetch, ScalarType, Store, TransposeStatement, Value
+from xlapy.loops import (
+    I1,
+    I32,
+    I64,
+    Affine,
+    Buffer,
+    Location,
+    MatrixProduct,
+    Prefetch,
+    ScalarType,
+    Store,
+    TransposeStatement,
+    Value,
+)
+from xlapy.loops.dot_instructions import TILE_SIDE
 from xlapy.loops.ir import Block, tile_shape
 
 _MAX_I32_INDEX = 1 << 31
@@ -285,14 +300,16 @@ class MemoryEmitter:
         apart = self.lanes * abs(0 if self.axis is None else position.coefficient(self.axis))
         return limits is not None and max(abs(limits[0]), abs(limits[1])) + apart < 1 << 31
 
-    def memory_statement(self, statement: Store | Prefetch | TransposeStatement) -> None:
+    def memory_statement(self, statement: Store | Prefetch | TransposeStatement | MatrixProduct) -> None:
         """Emits a statement that accesses memory and has no value."""
         if isinstance(statement, Store):
             self.store(statement)
         elif isinstance(statement, Prefetch):
             self.prefetch(statement)
-        else:
+        elif isinstance(statement, TransposeStatement):
             self.transpose(statement)
+        else:
+            self.matrix_product(statement)
 
     def store(self, store: Store) -> None:
         place, type = store.location, store.location.buffer.type
@@ -435,6 +452,42 @@ class MemoryEmitter:
             )
             count = ir.assign(f"select i1 {some}, i64 {reach}, i64 0")
             self.bounds.check(ir, verb, place.buffer, self.address_cse.integer(place.offset), count)
+
+    def matrix_product(self, statement: MatrixProduct) -> None:
+        """Emits a call of the function that multiplies matrices by tile instructions, which all programs share."""
+        ir, name = self.ir, matrix_product_name(statement.instruction)
+        ir.declarations.add(matrix_product_declaration(name))
+        self.check_matrix_product(statement)
+        given: list[str] = []
+        for place, pitch in (
+            (statement.left, statement.left_pitch),
+            (statement.right, statement.right_pitch),
+            (statement.sums, statement.sums_pitch),
+        ):
+            given += [f"ptr {self.address(place)}", f"i64 {pitch * place.buffer.type.byte_size}"]
+        row_tiles, steps = map(self._tiles, (statement.rows, statement.groups))
+        given += [f"i64 {row_tiles}", f"i64 {statement.columns // TILE_SIDE}", f"i64 {steps}"]
+        ir.emit(f"call void @{name}({', '.join(given)}, i1 {self.scalar(statement.accumulates)})")
+
+    def _tiles(self, extent: int | Value) -> str:
+        """The tiles of an extent."""
+        if isinstance(extent, int):
+            return str(extent // TILE_SIDE)
+        return self.ir.assign(f"udiv exact i64 {self.scalar(extent)}, {TILE_SIDE}")
+
+    def check_matrix_product(self, statement: MatrixProduct) -> None:
+        """Checks all that a matrix product reads and writes, if accesses are checked."""
+        if self.bounds is None:
+            return
+        rows, groups = (str(n) if isinstance(n, int) else self.scalar(n) for n in (statement.rows, statement.groups))
+        for verb, place, pitch, (lines, length) in (
+            ("loads", statement.left, statement.left_pitch, (rows, groups)),
+            ("loads", statement.right, statement.right_pitch, (groups, str(statement.columns))),
+            ("stores", statement.sums, statement.sums_pitch, (rows, str(statement.columns))),
+        ):
+            before = self.ir.assign(f"mul i64 {self.ir.assign(f'sub i64 {lines}, 1')}, {pitch}")
+            count = self.ir.assign(f"add i64 {before}, {length}")
+            self.bounds.check(self.ir, verb, place.buffer, self.address_cse.integer(place.offset), count)
 
     def intrinsic(self, result: str, name: str, arguments: list[tuple[str, str]]) -> str:
         """Emits a call of an intrinsic. The types of its arguments may have attributes, which its declaration must not

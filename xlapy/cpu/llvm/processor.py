@@ -19,6 +19,7 @@ import llvmlite.binding as llvm
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.cpu.llvm.tile_permission import permit_tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,10 @@ def _known_features() -> Mapping[str, bool]:
 def host_processor() -> Processor:
     """Returns the processor that this process runs on."""
     initialize()
-    return Processor(str(llvm.get_host_cpu_name()), frozenset(name for name, has in _known_features().items() if has))
+    features = frozenset(name for name, has in _known_features().items() if has)
+    if "amx-tile" in features and not permit_tiles():
+        features = frozenset(name for name in features if not name.startswith("amx-"))
+    return Processor(str(llvm.get_host_cpu_name()), features)
 
 
 def target_processor() -> Processor:

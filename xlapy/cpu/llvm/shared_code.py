@@ -4,12 +4,13 @@
     i32 @xlapy_poll(ptr table, i64 shared, i64 poll)
     i32 @xlapy_python_callback(i64 number, ptr place, ptr table)
     void @xlapy_taskN(ptr block, i64 begin, i64 end)
+    void @xlapy_matrix_product_NAME(...)
     void @xlapy_transpose_BITS_PARTS_BYTES(ptr source, i64 source_pitch, ptr target, i64 target_pitch, i64, i64)
 
 The first calls the host function at an entry of the address table, in the default floating-point mode. The second is
 described in `safepoints`. The third is such a host function: it calls a Python function, whose address is in the next
 entry, and returns the status that this function stores in the entry after it. The fourth calls a kernel with N buffers,
-whose addresses it loads from a block. The last is described in `transposes`.
+whose addresses it loads from a block. The last two are described in `matrix_products` and `transposes`.
 
 Serialized programs contain the object files, so that a process that loads one need not compile them.
 
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm import safepoints
 from xlapy.cpu.llvm.jit import Code, Symbol, compile_text, link_objects
+from xlapy.cpu.llvm.vectors.matrix_products import TILED, emit_matrix_product
 from xlapy.cpu.llvm.vectors.transposes import emit_transpose
 
 HOST_CALLBACK, POLL, PYTHON_CALLBACK = "xlapy_host_callback", "xlapy_poll", "xlapy_python_callback"
@@ -36,6 +38,7 @@ DECLARATIONS: Mapping[str, str] = {
 
 _TASK = re.compile(r"xlapy_task([1-9][0-9]{0,4})")
 _TRANSPOSE = re.compile(r"xlapy_transpose_(8|16|32|64)_([12])_(16|32|64)")
+_MATRIX_PRODUCT = re.compile(r"xlapy_matrix_product_(\w+)")
 _DECLARED = re.compile(r"declare \w+ @(\w+)\(")
 
 _HOST = "host"
@@ -54,7 +57,8 @@ def object_name(function: str) -> str | None:
     """Returns the object file with a shared function; None if the function is not one of this module."""
     if function in DECLARATIONS:
         return _HOST
-    return function if _TASK.fullmatch(function) or _TRANSPOSE.fullmatch(function) else None
+    patterns = (_TASK, _TRANSPOSE, _MATRIX_PRODUCT)
+    return function if any(pattern.fullmatch(function) for pattern in patterns) else None
 
 
 def declared_functions(declarations: Iterable[str]) -> set[str]:
@@ -75,6 +79,9 @@ def _code(name: str) -> Code:
     transpose = _TRANSPOSE.fullmatch(name)
     if transpose is not None:
         return compile_shared_object(name, lambda: _transpose_text(*map(int, transpose.groups())), [name])
+    product = _MATRIX_PRODUCT.fullmatch(name)
+    if product is not None:
+        return compile_shared_object(name, lambda: _matrix_product_text(product[1]), [name])
     task = _TASK.fullmatch(name)
     assert task is not None, f"there is no shared object file {name}"
     return compile_shared_object(name, lambda: _task_text(int(task[1])), [name])
@@ -108,6 +115,11 @@ def _host_text() -> str:
 
 def _transpose_text(bits: int, parts: int, vector_bytes: int) -> str:
     text, declarations = emit_transpose(bits, parts, vector_bytes)
+    return "\n".join([*sorted(declarations), text, ATTRIBUTES])
+
+
+def _matrix_product_text(instruction: str) -> str:
+    text, declarations = emit_matrix_product(TILED[instruction])
     return "\n".join([*sorted(declarations), text, ATTRIBUTES])
 
 

@@ -62,12 +62,20 @@ class Blocking:
 
 
 def choose_blocking(
-    target: Target, tile: Tile, element_bytes: int, size: tuple[int, int, int], row_bytes: int, *, in_scratch: bool
+    target: Target,
+    tile: Tile,
+    element_bytes: int,
+    size: tuple[int, int, int],
+    row_bytes: int,
+    *,
+    in_scratch: bool,
+    packing_cost: float = PACKING_COST,
 ) -> Blocking:
     """Chooses the blocks that take the least time. size: batches, rows and columns of the result; row_bytes: the size
     of a packed row of the left operand, which holds KC terms.
 
-    in_scratch: whether the sums of a task are accumulated in scratch memory.
+    in_scratch: whether the sums of a task are accumulated in scratch memory. packing_cost: the cost of packing an
+    element, in multiply-adds.
     """
     batches, rows, columns = size
     row_tiles, column_tiles = -(-rows // tile.rows), -(-columns // tile.columns)
@@ -79,11 +87,11 @@ def choose_blocking(
             widths.append(balanced_size(column_tiles, max(1, 2 * NC_BYTES // element_bytes // tile.columns)))
 
     def cost(blocking: Blocking) -> float:
-        """The multiply-adds of the busiest processor, where packing an element counts as `PACKING_COST`."""
+        """The multiply-adds of the busiest processor, where packing an element counts as several."""
         task_rows, task_columns = blocking.mc_tiles * tile.rows, blocking.nc_tiles * blocking.column_blocks
         task_columns *= tile.columns
         tasks = batches * -(-row_tiles // blocking.mc_tiles) * -(-columns // task_columns)
-        work = task_rows * task_columns + PACKING_COST * (task_rows + task_columns)
+        work = task_rows * task_columns + packing_cost * (task_rows + task_columns)
         return (-(-tasks // target.processors) + EXPECTED_IMBALANCE) * work
 
     candidates = (

@@ -22,7 +22,9 @@ from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_micro_tile
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.matmul.skinny_inner_products import MAX_BLOCK_VECTORS, MAX_PREFETCHING_ROW_TILES, MAX_ROWS
 from xlapy.codegen.emitters.matmul.skinny_sizes import STRIP_TERMS, skinny_tile, tile_sums
+from xlapy.codegen.emitters.matmul.tile_gemm import TILE_SPEED
 from xlapy.codegen.emitters.matmul.unpacked import INNER_PRODUCT_TILE_SIDE
+from xlapy.loops.dot_instructions import TILE_SIDE
 from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS, balanced_size
 from xlapy.lower.element_types import register_type
 
@@ -64,6 +66,12 @@ LANES_SUM = 1.7
 
 TRANSPOSED_LANES_SUM = 3.5
 """Operations that add up the lanes of a vector of a tile of skinny inner products."""
+
+TILED_BLOCK_SIDE = 256
+"""The rows and columns of a block of a common tile GEMM."""
+
+TILES_START = 500.0
+"""Operations that begin and end the use of tile registers, for each panel of a block."""
 
 TILE_START = 40.0
 """Operations that begin and end the loop over the terms of a tile."""
@@ -200,6 +208,19 @@ class MatmulCost:
         row_tasks, column_tasks = -(-p.rows // BLOCK_SIDE), -(-p.columns // BLOCK_SIDE)
         packing = column_tasks * self._packing_left(tile) + row_tasks * self._packing_right(tile)
         return self._cycles(tiles + packing, row_tiles * -(-p.columns // MIN_BLOCK_COLUMNS))
+
+    def tiled(self) -> float:
+        """The cost of a tile GEMM."""
+        p = self.problem
+        tile = Tile(TILE_SIDE if p.rows <= TILE_SIDE else 2 * TILE_SIDE, 1 if p.columns <= TILE_SIDE else 2, TILE_SIDE)
+        row_tiles, column_tiles = -(-p.rows // tile.rows), -(-p.columns // tile.columns)
+        blocks, groups = -(-p.terms // CONTRACTION_BLOCK_TERMS), -(-p.terms // TILE_SIDE) * TILE_SIDE
+        sums = tile.rows * tile.vectors
+        tiles = row_tiles * column_tiles * (groups * sums / TILE_SPEED + (blocks + 1) * STORED_SUM * sums)
+        row_tasks, column_tasks = -(-p.rows // TILED_BLOCK_SIDE), -(-p.columns // TILED_BLOCK_SIDE)
+        packing = column_tasks * self._packing_left(tile) + row_tasks * self._packing_right(tile)
+        start = blocks * row_tasks * column_tasks * TILES_START
+        return self._cycles(tiles + packing + start, row_tiles * -(-p.columns // MIN_BLOCK_COLUMNS))
 
     def _packing_left(self, tile: Tile) -> float:
         """The operations that pack the left operand once."""

@@ -7,6 +7,7 @@
 | inner products | terms | matrix times vector; few rows or columns of operands that are contiguous along the terms |
 | skinny inner products | terms | few rows, contiguous along the terms: the operand is read once |
 | packed GEMM | columns, packed block by block | everything larger |
+| tile GEMM | columns, packed block by block | the same for narrow types, with tile instructions |
 
 The cheapest one by `cost` is chosen.
 
@@ -41,7 +42,13 @@ from xlapy.codegen.emitters.matmul.skinny_sizes import (
     check_skinny_gemm,
     skinny_gemm_parameters,
 )
-from xlapy.codegen.emitters.matmul.term_groups import grouped_problem
+from xlapy.codegen.emitters.matmul.term_groups import GroupedProblem, grouped_problem, tiled_problem
+from xlapy.codegen.emitters.matmul.tile_gemm import (
+    TileGemmParameters,
+    check_tile_gemm,
+    tile_gemm_kernel,
+    tile_gemm_parameters,
+)
 from xlapy.codegen.emitters.matmul.unpacked import (
     INNER_PRODUCT_TILE_SIDE,
     DirectGemm,
@@ -58,6 +65,7 @@ from xlapy.codegen.plan import (
 )
 from xlapy.codegen.region import Region
 from xlapy.loops import Kernel
+from xlapy.loops.dot_instructions import TILE_SIDE
 from xlapy.loops.reduction_order import balanced_size
 from xlapy.lower.element_types import register_type
 
@@ -159,6 +167,44 @@ class PackedGemmStrategy(Strategy[PackedGemmParameters]):
 
     def emit(self, region: Region, parameters: PackedGemmParameters) -> list[Kernel]:
         return [packed_gemm_kernel(_problem(region), parameters)]
+
+
+class TileGemmStrategy(Strategy[TileGemmParameters]):
+    """Packs blocks of both operands, and multiplies them by tile instructions."""
+
+    name = "tile-gemm"
+    required_opcodes = frozenset({opcodes.DOT})
+
+    def candidate(self, region: Region) -> Candidate | Rejection:
+        form = region.derived(dot_form)
+        if form is None:
+            return Rejection(_NO_DOT)
+        tiled = region.derived(_tiled_dot)
+        if tiled is None:
+            return Rejection("the processor has no tile instruction for its operands")
+        if tiled.columns < TILE_SIDE:
+            return Rejection(f"{tiled.columns} columns are fewer than {TILE_SIDE}")
+        return Candidate(MatmulCost(tiled, tiled.left_strides(), tiled.right_strides()).tiled())
+
+    def parameters(self, region: Region) -> TileGemmParameters:
+        return tile_gemm_parameters(_tiled(region))
+
+    def check(self, region: Region, parameters: TileGemmParameters) -> None:
+        check_tile_gemm(_tiled(region), parameters)
+
+    def emit(self, region: Region, parameters: TileGemmParameters) -> list[Kernel]:
+        return [tile_gemm_kernel(_tiled(region), parameters)]
+
+
+def _tiled_dot(region: Region) -> GroupedProblem | None:
+    """The dot of a region, with its terms in groups for tile instructions; None if there are none for it."""
+    return tiled_problem(DotProblem(region)) if region.target.tile_instructions else None
+
+
+def _tiled(region: Region) -> GroupedProblem:
+    found = region.derived(_tiled_dot)
+    assert found is not None
+    return found
 
 
 class SkinnyGemmStrategy(Strategy[SkinnyGemmParameters]):

@@ -21,7 +21,15 @@ from functools import reduce
 from xlapy.base.element_types import BF16, F8E8M0FNU, F32, PRED, S8, S16, S32, U16, PrimitiveType
 from xlapy.codegen.target import Target
 from xlapy.loops import I32, Builder, Value
-from xlapy.loops.dot_instructions import BF16_PAIRS, S16_PAIRS, U8_S8_QUADS, DotInstruction
+from xlapy.loops.dot_instructions import (
+    BF16_PAIRS,
+    S8_QUADS,
+    S8_U8_QUADS,
+    S16_PAIRS,
+    U8_QUADS,
+    U8_S8_QUADS,
+    DotInstruction,
+)
 from xlapy.lower import Element
 from xlapy.lower.element_types import register_type
 
@@ -65,17 +73,43 @@ def group_format(
     must not wrap with so many terms.
     """
     found = target.dot_instructions
-    if left.is_integral and right.is_integral and PRED not in (left, right):
-        wraps = sum_type.is_integral and sum_type.bits <= S32.bits
-        if wraps or terms * _largest(left) * _largest(right) <= _MAX_S32:
-            if left.bits <= 8 and right.bits <= 8 and U8_S8_QUADS in found:
-                return GroupFormat(U8_S8_QUADS, S32, S8, left.is_signed, right.is_signed)
-            if all(t.bits <= 16 and t is not U16 for t in (left, right)) and S16_PAIRS in found:
-                return GroupFormat(S16_PAIRS, S32, S16)
+    are_integral = left.is_integral and right.is_integral and PRED not in (left, right)
+    if are_integral and _sums_fit(left, right, sum_type, terms):
+        if left.bits <= 8 and right.bits <= 8 and U8_S8_QUADS in found:
+            return GroupFormat(U8_S8_QUADS, S32, S8, left.is_signed, right.is_signed)
+        if all(t.bits <= 16 and t is not U16 for t in (left, right)) and S16_PAIRS in found:
+            return GroupFormat(S16_PAIRS, S32, S16)
     is_float = sum_type.is_floating and register_type(sum_type) is register_type(F32)
     if is_float and BF16_PAIRS in found and all(map(_fits_bfloat16, (left, right))):
         return GroupFormat(BF16_PAIRS, sum_type, F32)
     return None
+
+
+def tile_format(
+    target: Target, left: PrimitiveType, right: PrimitiveType, sum_type: PrimitiveType, terms: int
+) -> GroupFormat | None:
+    """As `group_format`, for tile instructions. They multiply bytes of any signs."""
+    found = target.tile_instructions
+    if left.is_integral and right.is_integral and PRED not in (left, right) and left.bits <= 8 and right.bits <= 8:
+        instruction = _BY_SIGNS[left.is_signed, right.is_signed]
+        if instruction in found and _sums_fit(left, right, sum_type, terms):
+            return GroupFormat(instruction, S32, S8, left.is_signed, right.is_signed)
+    is_float = sum_type.is_floating and register_type(sum_type) is register_type(F32)
+    if is_float and BF16_PAIRS in found and all(map(_fits_bfloat16, (left, right))):
+        return GroupFormat(BF16_PAIRS, sum_type, F32)
+    return None
+
+
+_BY_SIGNS = {
+    (instruction.left_signed, instruction.right_signed): instruction
+    for instruction in (S8_QUADS, S8_U8_QUADS, U8_S8_QUADS, U8_QUADS)
+}
+
+
+def _sums_fit(left: PrimitiveType, right: PrimitiveType, sum_type: PrimitiveType, terms: int) -> bool:
+    """Whether sums of integers that wrap at 32 bits have the value that is meant."""
+    wraps = sum_type.is_integral and sum_type.bits <= S32.bits
+    return wraps or terms * _largest(left) * _largest(right) <= _MAX_S32
 
 
 def _fits_bfloat16(t: PrimitiveType) -> bool:

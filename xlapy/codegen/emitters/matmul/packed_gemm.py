@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.blocking import Blocking, choose_blocking
@@ -41,6 +42,9 @@ from xlapy.lower import Element
 from xlapy.lower.contraction import zero_element
 from xlapy.lower.core import Index, delinear
 from xlapy.lower.element_types import register_type
+
+Corner: TypeAlias = tuple[Affine, Affine]
+"""The first term and the first column of a block of the right operand."""
 
 MAX_TILE_SUMS = 64
 """The largest number of vectors of sums of a tile that a plan may demand, because its code is unrolled."""
@@ -87,7 +91,7 @@ def packed_gemm_parameters(
     registers = tile_shape(target.vector_bytes, register_type(t).byte_size)
     transposes = right_terms == 1 and columns != 1 and tile.columns % registers[0] == 0
     plain = PackedGemmParameters(tile.rows, tile.vectors, 1, 1, 1, kc_outer, kc_inner, packs_rows, transposes)
-    sizes, shape = _BlockSizes(problem, plain), (batches or problem.batches, problem.rows, problem.columns)
+    sizes, shape = BlockSizes(problem, plain), (batches or problem.batches, problem.rows, problem.columns)
     row_bytes = sizes.tile_size // tile.rows * sizes.element_bytes
     target = replace(target, processors=tasks_per_processor * target.processors)
     found = choose_blocking(target, tile, sizes.element_bytes, shape, row_bytes, in_scratch=sizes.sums > 0)
@@ -105,7 +109,7 @@ def check_packed_gemm(problem: MatmulProblem, parameters: PackedGemmParameters) 
             raise ImpossibleParameterError(name, f"it is {value}, but there are {limit} terms in that loop")
     if parameters.kc_outer > 1 and parameters.kc_inner < problem.inner:
         raise ImpossibleParameterError("kc_outer", "a block of several outer positions has the whole inner loop")
-    sizes = _BlockSizes(problem, parameters)
+    sizes = BlockSizes(problem, parameters)
     if parameters.transposes_columns and sizes.tile.columns % sizes.registers[0]:
         raise ImpossibleParameterError("transposes_columns", f"a tile has {sizes.tile.columns} columns")
     if sizes.sums and parameters.column_blocks > 1:
@@ -121,10 +125,13 @@ def packed_gemm_kernel(problem: MatmulProblem, parameters: PackedGemmParameters)
     return PackedGemm(problem, parameters).kernel()
 
 
-class _BlockSizes:
-    """The sizes of packed blocks and of the scratch memory, in elements."""
+class BlockSizes:
+    """The sizes of packed blocks and of the scratch memory, in elements.
 
-    def __init__(self, problem: MatmulProblem, parameters: PackedGemmParameters) -> None:
+    keeps_sums: whether sums are in scratch memory also with one block of terms.
+    """
+
+    def __init__(self, problem: MatmulProblem, parameters: PackedGemmParameters, *, keeps_sums: bool = False) -> None:
         target, t = problem.region.target, problem.factor_type
         lanes = min(problem.lanes, 1 << (problem.columns - 1).bit_length())
         self.tile = tile = Tile(parameters.tile_rows, parameters.tile_vectors, lanes)
@@ -143,7 +150,7 @@ class _BlockSizes:
         self.left = self.tile_size * parameters.mc_tiles
         self.right = self.panel_size * parameters.nc_tiles
         self.loaded_columns = tile.columns * self.column_pitch if parameters.transposes_columns else 0
-        in_scratch = self.blocks != (1, 1) and not problem.accumulates_in_result
+        in_scratch = keeps_sums or (self.blocks != (1, 1) and not problem.accumulates_in_result)
         self.sums = parameters.mc_tiles * tile.rows * self.width if in_scratch else 0
         self.scratch_bytes = (self.left + self.right + self.loaded_columns) * size
         self.scratch_bytes += (self.sums + self.width) * max(size, register_type(problem.type).byte_size)
@@ -152,9 +159,13 @@ class _BlockSizes:
 class PackedGemm:
     """The sizes of all blocks, and the scratch memory that they are packed into."""
 
+    keeps_sums = False
+    """Whether sums are in scratch memory also with one block of terms."""
+
     def __init__(self, problem: MatmulProblem, parameters: PackedGemmParameters) -> None:
         self.problem, self.builder = problem, problem.builder
-        builder, t, sizes = problem.builder, problem.factor_type, _BlockSizes(problem, parameters)
+        builder, t = problem.builder, problem.factor_type
+        sizes = BlockSizes(problem, parameters, keeps_sums=self.keeps_sums)
         self.rows_are_contiguous = parameters.packs_rows
         self.tile, self.blocks, self.width = sizes.tile, sizes.blocks, sizes.width
         self.kc_outer, self.kc_inner = parameters.kc_outer, parameters.kc_inner
@@ -191,7 +202,7 @@ class PackedGemm:
         row = task_row * (blocking.mc_tiles * self.tile.rows)
         tiles = block_extent(builder, task_row * blocking.mc_tiles, row_tiles, blocking.mc_tiles)
         column, column_blocks = self.columns_of_task(task_column)
-        block = ResultBlock(self, batch, row, column, tiles, column_blocks)
+        block = self.block(batch, row, column, tiles, column_blocks)
         rows = block.row, blocking.mc_tiles * self.tile.rows
         condition = problem.fast_path_condition(batch, rows, (block.column, self.width * blocking.column_blocks))
         if condition is None:
@@ -201,6 +212,12 @@ class PackedGemm:
                 block.compute()
             with builder.branch(builder.logical_not(condition), is_cold=True):
                 block.compute_by_definition()
+
+    def block(
+        self, batch: Affine, row: Affine, column: Affine, mc_tiles: int | Value, column_blocks: int | Value
+    ) -> ResultBlock:
+        """The block of a task."""
+        return ResultBlock(self, batch, row, column, mc_tiles, column_blocks)
 
     def columns_of_task(self, task_column: Affine) -> tuple[Affine, int | Value]:
         """The first column of a task, and how many blocks of columns it has."""
@@ -220,7 +237,7 @@ class TermBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class _ColumnBlock:
+class ColumnBlock:
     """A block of the right operand: its first column, and how many panels it has."""
 
     column: Affine
@@ -243,7 +260,14 @@ class ResultBlock:
         gemm, problem = self.gemm, self.gemm.problem
         if gemm.blocks == (1, 1):
             self.add(TermBlock(Affine(), Affine(), problem.outer, problem.inner), None)
-            return
+        else:
+            self.add_all_terms()
+        if gemm.sums is not None:
+            self.store_sums()
+
+    def add_all_terms(self) -> None:
+        """Adds the products of several blocks of terms."""
+        gemm, problem = self.gemm, self.gemm.problem
         if gemm.sums is not None:
             self.clear()
         with gemm.builder.loop(gemm.blocks[0]) as at_outer, gemm.builder.loop(gemm.blocks[1]) as at_inner:
@@ -254,8 +278,6 @@ class ResultBlock:
             )
             number = gemm.builder.value_of(at_outer * gemm.blocks[1] + at_inner)
             self.add(TermBlock(outer, inner, *counts), number)
-        if gemm.sums is not None:
-            self.store_sums()
 
     def compute_by_definition(self) -> None:
         """Computes the block element by element, as the operation is defined."""
@@ -281,14 +303,12 @@ class ResultBlock:
             column = self.column + position * gemm.width
             tiles = -(-gemm.problem.columns // gemm.tile.columns)
             first_tile = builder.quotient(column, gemm.tile.columns)
-            block = _ColumnBlock(column, block_extent(builder, first_tile, tiles, gemm.blocking.nc_tiles))
+            block = ColumnBlock(column, block_extent(builder, first_tile, tiles, gemm.blocking.nc_tiles))
             self.pack_right(block, terms)
             gemm.corrections.compute(block.panels, self.term_count(terms), gemm.right, gemm.panel_size)
             following = gemm.prefetch.block_after(self.batch, position, self.column_blocks, self.column, terms.inner)
-            with builder.loop(block.panels) as panel, builder.loop(self.mc_tiles) as tile_row:
-                if following is not None:
-                    gemm.prefetch.prefetch(self.batch, following, panel * gemm.blocking.mc_tiles + tile_row)
-                self.compute_tile(tile_row, panel, block, terms, number)
+            with builder.loop(block.panels) as panel:
+                self.compute_panel(panel, block, terms, number, following)
 
     # -- packing
 
@@ -304,7 +324,7 @@ class ResultBlock:
             with builder.loop(self.mc_tiles) as tile_row:
                 self.pack_left_term(tile_row, source, outer * gemm.kc_inner + inner)
 
-    def pack_right(self, block: _ColumnBlock, terms: TermBlock) -> None:
+    def pack_right(self, block: ColumnBlock, terms: TermBlock) -> None:
         """Packs a block of terms of a block of columns."""
         gemm, builder = self.gemm, self.gemm.builder
         if gemm.loaded_columns is not None:
@@ -316,7 +336,7 @@ class ResultBlock:
             with builder.loop(block.panels) as panel:
                 self.pack_right_term(panel, block, source, outer * gemm.kc_inner + inner)
 
-    def pack_right_term(self, panel: Affine, block: _ColumnBlock, source: Affine, target: Affine) -> None:
+    def pack_right_term(self, panel: Affine, block: ColumnBlock, source: Affine, target: Affine) -> None:
         """Packs one term of a panel of the right operand."""
         gemm, builder, tile = self.gemm, self.gemm.builder, self.gemm.tile
         problem = gemm.problem
@@ -329,7 +349,7 @@ class ResultBlock:
                 gemm.right.store(panel * gemm.panel_size + target * tile.columns + column, element)
 
     def pack_panel_by_transposition(
-        self, loaded_columns: ScratchArray, panel: Affine, block: _ColumnBlock, terms: TermBlock
+        self, loaded_columns: ScratchArray, panel: Affine, block: ColumnBlock, terms: TermBlock
     ) -> None:
         """Packs all terms of a panel of the right operand, by transposition."""
         gemm, tile, problem = self.gemm, self.gemm.tile, self.gemm.problem
@@ -376,8 +396,18 @@ class ResultBlock:
 
     # -- multiplying
 
+    def compute_panel(
+        self, panel: Affine, block: ColumnBlock, terms: TermBlock, number: Value | None, following: Corner | None
+    ) -> None:
+        """Computes the tiles of a panel, one after the other, and prefetches the block that follows."""
+        gemm = self.gemm
+        with gemm.builder.loop(self.mc_tiles) as tile_row:
+            if following is not None:
+                gemm.prefetch.prefetch(self.batch, following, panel * gemm.blocking.mc_tiles + tile_row)
+            self.compute_tile(tile_row, panel, block, terms, number)
+
     def compute_tile(
-        self, tile_row: Affine, panel: Affine, block: _ColumnBlock, terms: TermBlock, number: Value | None
+        self, tile_row: Affine, panel: Affine, block: ColumnBlock, terms: TermBlock, number: Value | None
     ) -> None:
         """Runs the micro-kernel on a block of terms; adds the tile to the sums, or stores it if there is one block."""
         gemm, builder, tile = self.gemm, self.gemm.builder, self.gemm.tile

@@ -7,12 +7,15 @@ problem as it solves any other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xlapy.base.element_types import S32
 from xlapy.codegen.emitters.matmul.group_formats import (
     GroupFormat,
     add_products,
     group_format,
     left_offset,
+    tile_format,
     with_left_offset,
 )
 from xlapy.codegen.emitters.matmul.group_loads import GroupLoads, is_group
@@ -29,17 +32,29 @@ MIN_GROUPS = 4
 
 def grouped_problem(problem: MatmulProblem) -> MatmulProblem:
     """Returns the problem with its terms in groups if a dot instruction multiplies them, else the problem itself."""
+    form = _form(problem, group_format)
+    return problem if form is None else GroupedProblem(problem, form)
+
+
+def tiled_problem(problem: MatmulProblem) -> GroupedProblem | None:
+    """Returns the problem with its terms in groups that a tile instruction multiplies; None if there is none."""
+    form = _form(problem, tile_format)
+    return None if form is None else GroupedProblem(problem, form)
+
+
+def _form(problem: MatmulProblem, format: Callable[..., GroupFormat | None]) -> GroupFormat | None:
+    """The format of the groups of a problem; None if its terms cannot be grouped so."""
     origin = (Affine(),) * 3
     left, _ = problem.left_index(problem.builder, *origin)
     right, _ = problem.right_index(problem.builder, *origin)
     types = left.shape.element_type, right.shape.element_type
-    form = group_format(problem.region.target, *types, problem.type, problem.terms)
+    form = format(problem.region.target, *types, problem.type, problem.terms)
     if form is None:
-        return problem
+        return None
     size = form.instruction.terms
     if problem.terms < MIN_GROUPS * size or (problem.outer > 1 and problem.inner % size):
-        return problem
-    return GroupedProblem(problem, form)
+        return None
+    return form
 
 
 class GroupedProblem(MatmulProblem):
