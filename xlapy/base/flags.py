@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import difflib
 import functools
+import operator
 import os
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
@@ -178,19 +180,23 @@ def get(name: str) -> Value:
     return current().get(name)
 
 
-def memory_limit(value: int | str | None = None) -> int:
+def memory_limit(value: object = None) -> int:
     """Returns a limit of memory in bytes; 0 if there is none.
 
     value: bytes, or text as the flag `memory_limit` takes it, a number of MiB or one with a unit (`12GB`, `800MiB`);
     None: the flag. Raises InvalidArgumentError for anything else.
     """
-    if isinstance(value, int) and value >= 0:
-        return value
-    text = str(get("memory_limit") if value is None else value)
-    matched = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]i?B|B|)\s*", text)
-    if matched is None and text:
+    given = get("memory_limit") if value is None else value
+    if not isinstance(given, str):
+        with suppress(TypeError):  # other numbers than whole ones
+            size = operator.index(given)  # type: ignore[arg-type]
+            if size >= 0 and not isinstance(given, bool):
+                return size
+        raise InvalidArgumentError(f"memory_limit is a number of bytes, or text such as 12GB or 800MiB, not {given!r}")
+    matched = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([kKMGT]i?B|B|)\s*", given, re.ASCII)
+    if matched is None and given:
         raise InvalidArgumentError(
-            f"memory_limit is a number of MiB, or one with a unit such as 12GB or 800MiB, not {text!r}"
+            f"memory_limit is a number of MiB, or one with a unit such as 12GB or 800MiB, not {given!r}"
         )
     return int(float(matched[1]) * _UNITS[matched[2].upper()]) if matched else 0
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import jax
 from jaxlib import xla_client
 
+from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.proto.meshes import write_sharding
@@ -50,15 +51,15 @@ MEMORY_LIMIT_OPTION = "xlapy_memory_limit"
 """The compiler option of JAX that limits the memory of a program: `jax.jit(f, compiler_options={...: "12GB"})`."""
 
 
-def read_memory_limit(data: bytes) -> int | str | None:
-    """Returns the limit of memory of a CompileOptionsProto, as `Client.compile` takes it; None if there is none.
+def read_memory_limit(data: bytes) -> int | None:
+    """Returns the limit of memory of a CompileOptionsProto in bytes; None if there is none.
 
-    It is that of the compiler option `xlapy_memory_limit`, or else `device_memory_size`.
+    It is that of the compiler option `xlapy_memory_limit`, or else `device_memory_size`. Raises `InvalidArgumentError`
+    for values that `flags.memory_limit` refuses.
     """
     message = decode("CompileOptionsProto", data)
     if MEMORY_LIMIT_OPTION in message.env_option_overrides:
-        given = _value(message.env_option_overrides[MEMORY_LIMIT_OPTION])
-        return given if isinstance(given, int) and not isinstance(given, bool) else str(given)
+        return flags.memory_limit(_value(message.env_option_overrides[MEMORY_LIMIT_OPTION]))
     return message.executable_build_options.device_memory_size or None
 
 
