@@ -212,3 +212,25 @@ def test_the_plan_is_followed():
     assert '"lanes":8' in demanded.as_hlo_text(optimized=True)
     for left, right in zip(leaves(demanded(*arguments)), leaves(executable(*arguments)), strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("operand", ["u", "kb"])
+def test_constants_in_memory(operand):
+    """The elements of the constant `k` differ, so it is no part of a kernel: neither in the initial state nor in the
+    body."""
+    state = "s32[], f32[16,64], f32[16,64]"
+    constant = f"k = f32[64] constant({{{', '.join(str(n / 8) for n in range(64))}}})"
+    constant += "  kb = f32[16,64] broadcast(k), dimensions={1}"
+    check(
+        f"""HloModule m
+step {{ s = ({state}) parameter(0)  i = s32[] get-tuple-element(s), index=0
+  x = f32[16,64] get-tuple-element(s), index=1  u = f32[16,64] get-tuple-element(s), index=2
+  {constant if operand == "kb" else ""}  one = s32[] constant(1)  j = s32[] add(i, one)
+  y = f32[16,64] multiply(x, x)  z = f32[16,64] subtract(y, {operand})  w = f32[16,64] tanh(z)
+  ROOT r = ({state}) tuple(j, w, y) }}
+test {{ s = ({state}) parameter(0)  i = s32[] get-tuple-element(s), index=0  n = s32[] constant(5)
+  ROOT p = pred[] compare(i, n), direction=LT }}
+ENTRY main {{ a = f32[16,64] parameter(0)  z = s32[] constant(0)
+  {constant if operand == "u" else "kb = f32[16,64] negate(a)"}  t = ({state}) tuple(z, a, kb)
+  ROOT w = ({state}) while(t), condition=test, body=step }}"""
+    )

@@ -35,6 +35,7 @@ from xlapy.loops.ir import Block, inner_blocks
 from xlapy.loops.lane_dependence import varying_values
 from xlapy.lower import LOWERINGS, ComplexElement, Element, Lowering, components, storage_type, store_element
 from xlapy.lower.core import Index, delinear, flatten_elements, linear
+from xlapy.lower.sources import uniform_value
 
 MIN_ELEMENTS = 16
 """Smaller arrays stay in registers in a loop around short kernels, too."""
@@ -139,6 +140,8 @@ def reason_of_instructions(loop: Instruction) -> str:
             return f"{instruction.name} ({instruction.op.name}) is not elementwise"
         if instruction.op is not opcodes.WHILE and instruction.op not in LOWERINGS and not is_parameter(instruction):
             return f"{instruction.name} ({instruction.op.name}) has no element"
+        if instruction.op is opcodes.CONSTANT and uniform_value(instruction) is None:
+            return f"{instruction.name} is a constant in memory"
         if instruction.has_control_edges or instruction.shape.is_dynamic:
             return f"{instruction.name} ({instruction.op.name}) has an order or dynamic dimensions"
     return f"it has more than {MAX_INSTRUCTIONS} instructions" if count > MAX_INSTRUCTIONS else ""

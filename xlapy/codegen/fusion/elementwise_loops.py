@@ -93,10 +93,10 @@ def _fused(module: Module, loop: Instruction) -> tuple[Instruction, list[int]]:
     for operand in initial.operands:
         if operand in copies:
             continue
-        if operand.op is opcodes.CONSTANT and not operand.shape.rank:
+        if _is_number(operand):
             copies[operand] = edit.clone_instruction(operand, fused, [])
             continue
-        if operand.op is opcodes.BROADCAST and operand.operands[0].op is opcodes.CONSTANT:
+        if operand.op is opcodes.BROADCAST and _is_number(operand.operands[0]):
             copies[operand] = edit.clone_instruction(
                 operand, fused, [edit.clone_instruction(operand.operands[0], fused, [])]
             )
@@ -127,6 +127,11 @@ def _fused(module: Module, loop: Instruction) -> tuple[Instruction, list[int]]:
         metadata=loop.metadata,
     )
     return fusion, numbers
+
+
+def _is_number(instruction: Instruction) -> bool:
+    """Whether an instruction is a constant that is no array: kernels contain it."""
+    return instruction.op is opcodes.CONSTANT and not instruction.shape.rank
 
 
 def _replace_results(loop: Instruction, fusion: Instruction, numbers: list[int]) -> None:
