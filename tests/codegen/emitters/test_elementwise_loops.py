@@ -132,6 +132,13 @@ def test_an_array_that_is_only_read_may_be_read_anywhere():
     check(text, special=False)
 
 
+def test_a_loop_that_reads_a_table_of_constants():
+    body = """table = f32[21] constant({TABLE})  v0 = s32[21] convert(a)  v = s32[21,1] reshape(v0)
+  g = f32[21] gather(table, v), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1,
+  slice_sizes={1}  y = fS add(g, b)"""
+    check(counted(21, body.replace("TABLE", ", ".join(map(str, range(21))))), special=False)
+
+
 REJECTED = {
     "a shift": """h = f32[20] slice(a), slice={[1:21]}  l = f32[1] slice(a), slice={[0:1]}
       y = fS concatenate(h, l), dimensions={0}""",
