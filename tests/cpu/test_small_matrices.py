@@ -216,6 +216,24 @@ def test_qr_of_special_matrices() -> None:
     assert np.abs(gram - np.eye(6)).max() <= 12 * np.finfo(np.float32).eps
 
 
+@pytest.mark.parametrize(("t", "size"), [("f32", 1.5e38), ("f64", 6e307)])
+def test_qr_of_huge_matrices(t: str, size: float) -> None:
+    """The inverse of their largest element is a denormal number."""
+    a = numbers(t, 19, 6, 4)
+    a = np.clip(a / 4, -1, 1) * a.dtype.type(size)
+    q, packed, _ = qr(a, 6)
+    r = np.triu(packed) / a.dtype.type(size)
+    assert_near(q @ r, a / a.dtype.type(size), 6)
+    assert np.abs(q.swapaxes(-1, -2) @ q - np.eye(6)).max() <= 12 * np.finfo(a.dtype).eps
+
+
+def test_a_column_without_a_reflector_changes_no_others() -> None:
+    a = np.zeros((5, 3, 3), np.float32)
+    a[..., 0, 0], a[..., 1, 1], a[3, 2, 2] = 1, 2, np.inf
+    _, packed, _ = qr(a, 3)
+    np.testing.assert_array_equal(packed, a)
+
+
 # -- eigenvalues
 
 
@@ -270,6 +288,38 @@ def test_eigenvalues_of_special_matrices() -> None:
     assert np.abs(gram - np.eye(n)).max() <= 20 * np.finfo(np.float64).eps
     np.testing.assert_array_equal(values[5], np.arange(n))
     assert np.isnan(values[7:9]).any(axis=-1).all()
+
+
+@pytest.mark.parametrize(("t", "exponent"), [("f32", -112), ("f32", 120), ("f64", -1008), ("f64", 1016)])
+def test_eigenvalues_of_huge_and_tiny_matrices(t: str, exponent: int) -> None:
+    """Products of rotations and elements lose no digits."""
+    a = symmetric(t, 18, 6)
+    factor = a.dtype.type(2.0**exponent)
+    vectors, values, _ = eigenvalues(a)
+    scaled_vectors, scaled_values, _ = eigenvalues(a * factor)
+    np.testing.assert_array_equal(scaled_vectors, vectors)
+    np.testing.assert_array_equal(scaled_values, values * factor)
+
+
+@pytest.mark.parametrize("n", [2, 5])
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_eigenvalues_of_matrices_that_are_not_finite(bad: float, n: int) -> None:
+    """They are NaN, wherever the element is and whatever the other matrices of the batch are."""
+    for others in (np.eye(n), symmetric("f32", 1, n)[0]):
+        a = np.broadcast_to(others.astype(np.float32), (5, n, n)).copy()
+        a[1, 0, 0], a[2, n - 1, n - 1], a[3, n - 1, 0] = bad, bad, bad
+        a[3, 0, n - 1] = bad
+        vectors, values, _ = eigenvalues(a)
+        assert np.isnan(vectors[1:4]).all()
+        assert np.isnan(values[1:4]).all()
+        assert np.isfinite(vectors[[0, 4]]).all()
+
+
+def test_the_eigenvalue_of_a_single_element() -> None:
+    a = np.array([1, np.inf, -np.inf, np.nan, 0], np.float32)[:, None, None]
+    vectors, values, _ = eigenvalues(a)
+    np.testing.assert_array_equal(values, a[:, 0])
+    np.testing.assert_array_equal(vectors, np.ones_like(a))
 
 
 # -- all of them

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from xlapy.codegen.region import kernel_builder
 from xlapy.cpu.target import host_target
-from xlapy.loops import I32, Affine, AxisKind, Buffer, Kernel, ScalarType, Value
+from xlapy.loops import I32, I64, Affine, AxisKind, Buffer, Kernel, ScalarType, Value
 from xlapy.loops.ir import tile_shape
 
 MAX_UNROLLED_SIZE = 4
@@ -234,6 +234,20 @@ class MatrixLanes:
         if position.is_constant:
             return self.builder.constant(I32, position.constant)
         return self.builder.convert("trunc", self.builder.value_of(position), I32)
+
+    def power_of_two(self, size: Value) -> tuple[Value, Value]:
+        """Returns a power of two near a magnitude, and its inverse, both of them normal numbers. Products with them are
+        exact, and numbers up to that magnitude times the inverse have squares that neither overflow nor vanish."""
+        builder, fraction = self.builder, self.type.float_format.precision - 1
+        integer = I32 if self.type.byte_size == 4 else I64
+        largest = self.type.byte_size * 8 - 1 - fraction
+        bias = (1 << (largest - 1)) - 1
+        exponent = builder.binary("lshr", builder.bitcast(size, integer), builder.constant(integer, fraction))
+        opposite = builder.sub(builder.constant(integer, 2 * bias), exponent)
+        opposite = builder.binary("smax", opposite, builder.constant(integer, 1))
+        opposite = builder.binary("smin", opposite, builder.constant(integer, 2 * bias - 1))
+        inverse = builder.bitcast(builder.binary("shl", opposite, builder.constant(integer, fraction)), self.type)
+        return builder.binary("div", builder.constant(self.type, 1), inverse), inverse
 
     def minus_product(self, addend: Value, left: Value, right: Value) -> Value:
         """Returns addend - left * right, rounded once."""

@@ -9,6 +9,7 @@ Does not depend on memory or on how matrices become lanes. Source: Golub and Van
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xlapy.cpu.lapack.matrix_lanes import LaneMatrix, MatrixLanes
@@ -27,35 +28,65 @@ def symmetric_eigenvalues(lanes: MatrixLanes, call: LapackCall) -> None:
     with lanes.groups_of_matrices():
         a, vectors, values = lanes.read(operand, n * n), lanes.scratch(n * n), lanes.scratch(n)
         with lanes.lanes():
-            largest = _prepare(lanes, a, vectors, n, call.letters["uplo"] == "L")
+            size = _largest(lanes, a, n, call.letters["uplo"] == "L")
+            scale, inverse = lanes.power_of_two(size)
+            _prepare(lanes, a, vectors, n, call.letters["uplo"] == "L", (size, inverse))
+            largest = lanes.builder.mul(size, inverse)
             rotated = (a, vectors) if call.letters["mode"] == "V" else (a,)
             _rotate_until_diagonal(lanes, rotated, n, largest)
-            lanes.repeat(Affine((), n), lambda i: lanes.set(values, i, lanes.get(a, i * (n + 1))))
+
+            def value(i: Affine) -> Value:
+                return lanes.builder.mul(lanes.get(a, i * (n + 1)), scale)
+
+            lanes.repeat(Affine((), n), lambda i: lanes.set(values, i, value(i)))
             _sort(lanes, values, vectors, n)
             lanes.write_integers(info, 1, 0, lanes.builder.zero(I32))
         lanes.write(vectors, result)
         lanes.write(values, values_result)
 
 
-def _prepare(lanes: MatrixLanes, a: LaneMatrix, vectors: LaneMatrix, n: int, lower: bool) -> Value:
-    """Copies one triangle to the other, and makes the vectors the identity. Returns the largest magnitude."""
+def _largest(lanes: MatrixLanes, a: LaneMatrix, n: int, lower: bool) -> Value:
+    """Returns the largest magnitude of a triangle. NaN is the largest."""
     builder = lanes.builder
-    zero, one = builder.zero(lanes.type), builder.constant(lanes.type, 1)
 
     def column(j: Affine, state: Sequence[Value]) -> Sequence[Value]:
-        lanes.repeat(Affine((), n), lambda i: lanes.set(vectors, i + j * n, zero))
-        lanes.set(vectors, j * (n + 1), one)
-
         def row(number: Affine, state: Sequence[Value]) -> Sequence[Value]:
             below, above = j + number + j * n, (j + number) * n + j
-            value = lanes.get(a, below if lower else above)
-            lanes.set(a, above if lower else below, value)
-            size = builder.unary("abs", value)
-            return [builder.select(builder.compare("ogt", size, state[0]), size, state[0])]
+            size = builder.unary("abs", lanes.get(a, below if lower else above))
+            return [builder.binary("max", size, state[0])]
 
         return lanes.carry(Affine((), n) - j, state, row)
 
-    return lanes.carry(Affine((), n), [zero], column)[0]
+    return lanes.carry(Affine((), n), [builder.zero(lanes.type)], column)[0]
+
+
+def _prepare(
+    lanes: MatrixLanes, a: LaneMatrix, vectors: LaneMatrix, n: int, lower: bool, scaling: tuple[Value, Value]
+) -> None:
+    """Scales one triangle and copies it to the other, and makes the vectors the identity.
+
+    scaling: the largest magnitude, and a factor. If that magnitude is not finite, all elements become NaN.
+    """
+    builder, (size, inverse) = lanes.builder, scaling
+    is_finite = builder.compare("olt", size, builder.constant(lanes.type, math.inf))
+    one = builder.constant(lanes.type, 1)
+    if n > 1:  # a single element is the eigenvalue, whatever it is
+        one = builder.select(is_finite, one, builder.constant(lanes.type, math.nan))
+    zero, factor = builder.sub(one, one), builder.mul(inverse, one)
+
+    def column(j: Affine) -> None:
+        lanes.repeat(Affine((), n), lambda i: lanes.set(vectors, i + j * n, zero))
+        lanes.set(vectors, j * (n + 1), one)
+
+        def row(number: Affine) -> None:
+            below, above = j + number + j * n, (j + number) * n + j
+            value = builder.mul(lanes.get(a, below if lower else above), factor)
+            lanes.set(a, below, value)
+            lanes.set(a, above, value)
+
+        lanes.repeat(Affine((), n) - j, row)
+
+    lanes.repeat(Affine((), n), column)
 
 
 def _rotate_until_diagonal(lanes: MatrixLanes, matrices: Sequence[LaneMatrix], n: int, largest: Value) -> None:

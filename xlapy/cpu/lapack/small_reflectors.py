@@ -79,20 +79,19 @@ def product_of_reflectors(lanes: MatrixLanes, call: LapackCall) -> None:
 
 def _reflector(lanes: MatrixLanes, a: LaneMatrix, at: At, j: Affine, rows: int) -> Value:
     """Replaces a column by the element of the triangular factor and the vector of its reflector; returns tau, which is
-    0 if all elements below the diagonal are. Squares are of elements relative to the largest one."""
+    0 if all elements below the diagonal are. Squares are of elements relative to a power of two near the largest."""
     builder, type = lanes.builder, lanes.type
     zero, one = builder.zero(type), builder.constant(type, 1)
     first, below = lanes.get(a, at(j, j)), Affine((), rows - 1) - j
 
     def larger(i: Affine, state: Sequence[Value]) -> Sequence[Value]:
         size = builder.unary("abs", lanes.get(a, at(i + j + 1, j)))
-        return [builder.select(builder.compare("ult", size, state[0]), state[0], size)]  # NaN is the largest
+        return [builder.binary("max", size, state[0])]
 
     (largest,) = lanes.carry(below, [zero], larger)
     is_done = builder.compare("oeq", largest, zero)
     size = builder.unary("abs", first)
-    scale = builder.select(builder.compare("ogt", size, largest), size, largest)
-    inverse = builder.binary("div", one, builder.select(is_done, one, scale))
+    scale, inverse = lanes.power_of_two(builder.binary("max", size, largest))
     start = builder.mul(first, inverse)
 
     def add_square(i: Affine, state: Sequence[Value]) -> Sequence[Value]:
@@ -104,12 +103,14 @@ def _reflector(lanes: MatrixLanes, a: LaneMatrix, at: At, j: Affine, rows: int) 
     beta = builder.unary("neg", norm)
     # relative to the scale: tau = (beta - first) / beta, v = x / (first - beta)
     tau = builder.binary("div", builder.sub(beta, start), beta)
-    divisor = builder.binary("div", inverse, builder.sub(start, beta))
+    divisor = builder.sub(start, beta)
+    factor = builder.binary("div", one, builder.select(is_done, one, divisor))
 
     def vector(i: Affine) -> None:
         place = at(i + j + 1, j)
         value = lanes.get(a, place)
-        lanes.set(a, place, builder.select(is_done, value, builder.mul(value, divisor)))
+        scaled = builder.mul(builder.mul(value, inverse), factor)
+        lanes.set(a, place, builder.select(is_done, value, scaled))
 
     lanes.repeat(below, vector)
     lanes.set(a, at(j, j), builder.select(is_done, first, builder.mul(beta, scale)))
@@ -117,8 +118,11 @@ def _reflector(lanes: MatrixLanes, a: LaneMatrix, at: At, j: Affine, rows: int) 
 
 
 def _reflect(lanes: MatrixLanes, a: LaneMatrix, at: At, j: Affine, extents: tuple[int, int], tau: Value) -> None:
-    """Applies reflector j to the columns behind it."""
+    """Applies reflector j to the columns behind it. Without a reflection, where tau is 0, they do not change, even if
+    they are not finite."""
     builder, (rows, columns) = lanes.builder, extents
+    zero = builder.zero(lanes.type)
+    reflects = builder.compare("une", tau, zero)
     below = Affine((), rows - 1) - j
 
     def reflect(numbers: Sequence[Affine]) -> None:
@@ -129,7 +133,7 @@ def _reflect(lanes: MatrixLanes, a: LaneMatrix, at: At, j: Affine, extents: tupl
             return [builder.fma(v, lanes.get(a, at(i + j + 1, c)), each) for c, each in zip(behind, sums, strict=True)]
 
         sums = lanes.carry(below, [lanes.get(a, at(j, c)) for c in behind], add_products)
-        changes = [builder.mul(tau, each) for each in sums]
+        changes = [builder.select(reflects, builder.mul(tau, each), zero) for each in sums]
         for c, change in zip(behind, changes, strict=True):
             lanes.set(a, at(j, c), builder.sub(lanes.get(a, at(j, c)), change))
 
