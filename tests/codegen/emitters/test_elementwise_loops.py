@@ -208,6 +208,21 @@ inner_step { s = (s32[21], s32[21]) parameter(0)  x = s32[21] get-tuple-element(
     check(text, [generator.integers(-9, 40, 21).astype(np.int32) for _ in range(2)])
 
 
+def test_a_loop_in_a_loop_whose_state_is_an_array():
+    inner = """
+inner_test { x = s32[21] parameter(0)  l = s32[] constant(30)  ls = s32[21] broadcast(l), dimensions={}
+  p = pred[21] compare(x, ls), direction=LT  no = pred[] constant(false)
+  ROOT r = pred[] reduce(p, no), dimensions={0}, to_apply=or }
+inner_step { x = s32[21] parameter(0)  l = s32[] constant(30)  ls = s32[21] broadcast(l), dimensions={}
+  p = pred[21] compare(x, ls), direction=LT  o = s32[] constant(3)  os = s32[21] broadcast(o), dimensions={}
+  y = s32[21] add(x, os)  ROOT z = s32[21] select(p, y, x) }
+"""
+    body = "v = s32[21] while(b), condition=inner_test, body=inner_step  y = s32[21] subtract(v, a)"
+    text = counted(21, body).replace("f32[21]", "s32[21]").replace("HloModule m", f"HloModule m{ANY}{inner}", 1)
+    generator = np.random.default_rng(0)
+    check(text, [generator.integers(-9, 40, 21).astype(np.int32) for _ in range(2)])
+
+
 def test_the_plan_is_followed():
     text = elements("1000", "f32")
     executable = xla.Client("cpu").compile(text)

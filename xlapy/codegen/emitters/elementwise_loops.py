@@ -138,6 +138,8 @@ def reason_of_instructions(loop: Instruction) -> str:
         is_any = instruction.op is opcodes.REDUCE and instruction.is_root and instruction.shape.element_type is PRED
         if not (instruction.op.elementwise or instruction.op in _MOVEMENTS or is_any):
             return f"{instruction.name} ({instruction.op.name}) is not elementwise"
+        if instruction.op is opcodes.WHILE and TupleLoop.of(instruction) is None:
+            return f"the state of {instruction.name} is not a tuple of arrays"
         if instruction.op is not opcodes.WHILE and instruction.op not in LOWERINGS and not is_parameter(instruction):
             return f"{instruction.name} ({instruction.op.name}) has no element"
         if instruction.op is opcodes.CONSTANT and uniform_value(instruction) is None:
