@@ -65,6 +65,14 @@ def test_a_module_that_a_user_changed_does_not_change_how_it_was_optimized(folde
     assert loaded.as_hlo_text(optimized=True) == expected
 
 
+def test_requests_with_integers_of_numpy(folder, parsed):
+    for _ in range(2):
+        donating = xla.Client("cpu").compile(ADD, np.int64(1), np.int32(1), donate=[np.int64(1)])
+        assert [leaf.parameter for leaf in donating.donated] == [1]
+    assert parsed == [ADD]
+    assert xla.Client("cpu").deserialize(donating.serialize()).donated == donating.donated
+
+
 @pytest.mark.parametrize("form", ["proto", "stablehlo"])
 def test_other_forms_of_programs(folder, form, monkeypatch):
     module = xla.parse_hlo(ADD)

@@ -91,8 +91,8 @@ def replica_and_partition_counts(
 ) -> tuple[int, int]:
     """Numbers of replicas and partitions to run, by default the module's own; `InvalidArgumentError` for too few
     devices."""
-    replicas = module.config.replica_count if num_replicas is None else num_replicas
-    partitions = module.config.num_partitions if num_partitions is None else num_partitions
+    replicas = module.config.replica_count if num_replicas is None else int(num_replicas)
+    partitions = module.config.num_partitions if num_partitions is None else int(num_partitions)
     return check_device_counts(module.name, replicas, partitions, available)
 
 

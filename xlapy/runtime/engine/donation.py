@@ -66,7 +66,7 @@ def _checked(module: Module, donate: Iterable[int]) -> list[int]:
                 f"{what} parameter {number} of shape "
                 f"{parameters[number].to_text(layout=False)}; only arrays can be donated"
             )
-    return numbers
+    return [int(number) for number in numbers]
 
 
 def donated_buffers(donated: Sequence[DonatedLeaf], arguments: Sequence[Any]) -> list[tuple[DonatedLeaf, Buffer]]:

@@ -74,13 +74,13 @@ def cached_program_key(program: object) -> str | None:
 def cached_text(program: str | bytes, options: Sequence[Any], read: Callable[[], Module]) -> CachedText | None:
     """Returns the entry of a text in the cache that the flags name; None if there is no cache.
 
-    options: what the caller asks for besides the text, as JSON. read: parses the text.
+    options: what the caller asks for besides the text, as given. read: parses the text.
     """
     cache = current_cache()
     if cache is None:
         return None
     data = program.encode("utf-8", "surrogateescape") if isinstance(program, str) else program
     depends = {"options": options, "type": type(program).__name__, **compile_environment()}
-    digest = hashlib.sha256(json.dumps(depends, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(depends, sort_keys=True, default=repr).encode())  # repr: integers of NumPy
     digest.update(data)
     return CachedText(cache, digest.hexdigest(), read)
