@@ -114,7 +114,7 @@ def test_the_default_platform_is_cpu(monkeypatch: pytest.MonkeyPatch):
 def test_the_default_platform_falls_back_to_the_interpreter(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise xla.errors.UnsupportedError("sum (add) does not run here")
 
     monkeypatch.setattr(cpu.CpuBackend, "compile", refuse)
