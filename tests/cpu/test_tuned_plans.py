@@ -140,6 +140,9 @@ def test_files_that_cannot_be_read_are_errors(tmp_path):
             CPU.compile(LAYER, tuning_file=path)
     with pytest.raises(InvalidArgumentError, match="cannot be read"):
         CPU.compile(LAYER, tuning_file=tmp_path)
+    for name in ("~no-such-user/t", "a\0b"):
+        with pytest.raises(InvalidArgumentError, match="cannot be read"):
+            CPU.compile(LAYER, tuning_file=name)
 
 
 def test_the_interpreter_does_not_read_the_file(tmp_path):

@@ -13,12 +13,13 @@ import pytest
 import xlapy as xla
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.codegen import plan_variants
-from xlapy.codegen.plan import KernelPlan
+from xlapy.codegen.plan import DemandedPlan, KernelPlan
 from xlapy.codegen.region import Region
+from xlapy.codegen.tuning import TunedKernel, parse_tuning, tuning_text
 from xlapy.hlo.instruction import Instruction
 from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.tools.command_line import invoke
-from xlapy.tools.tune import annotation, search, trials, tuner
+from xlapy.tools.tune import annotation, command, search, trials, tuner
 from xlapy.tools.tune.kernels import TunableKernel
 from xlapy.tools.tune.search import Settings
 from xlapy.tools.tune.trials import Bench
@@ -341,6 +342,26 @@ def test_wrong_usage(folder, capsys):
     assert "bad is no tuning file" in capsys.readouterr().err
     assert (folder / "bad").read_text() == "{"
     assert invoke(["tune", "dot.hlo", "--tuning-file", "missing/t"]) == 1
+    (folder / "binary").write_bytes(b"\xff")
+    assert invoke(["tune", "dot.hlo", "--tuning-file", "binary"]) == 1
+    assert "the tuning file binary cannot be read" in capsys.readouterr().err
+    assert invoke(["tune", "dot.hlo", "--tuning-file", "same.hlo", "-o", "./same.hlo"]) == 2
+    assert "different files" in capsys.readouterr().err
+    assert invoke(["tune", "dot.hlo", "--time-limit", "nan"]) == 2
+
+
+def test_plans_that_others_write_during_a_search_stay_in_the_file(folder, gains, monkeypatch):
+    gains(time_of)
+    other = TunedKernel("OTHER", "0" * 32, DemandedPlan("loops", ()))
+
+    def tune_and_write(*arguments, **options):
+        (folder / "t").write_text(tuning_text([other]))
+        return tune_module(*arguments, **options)
+
+    monkeypatch.setattr(command, "tune_module", tune_and_write)
+    assert invoke(["tune", "dot.hlo", *QUICK, "--tuning-file", "t"]) == 0
+    kernels = parse_tuning((folder / "t").read_text(), "t")
+    assert other in kernels and len(kernels) == 2
 
 
 def test_a_program_without_kernels(folder, capsys):

@@ -24,12 +24,12 @@ def tuned_plans(file: str | None = None) -> TunedPlans:
     name = str(flags.get("tuning_file")) if file is None else file
     if not name:
         return NO_TUNED_PLANS
-    path = Path(name).expanduser()
     try:
+        path = Path(name).expanduser()
         state = path.stat()
-        return _plans(path, (state.st_mtime_ns, state.st_size, state.st_ino), instruction_set())
-    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: there is no home directory
+    except (OSError, ValueError, RuntimeError) as error:  # ValueError: a null byte; RuntimeError: no home directory
         raise InvalidArgumentError(f"the tuning file {name} cannot be read: {error}") from error
+    return _plans(path, (state.st_mtime_ns, state.st_size, state.st_ino), instruction_set())
 
 
 @SingleFlight
@@ -44,5 +44,9 @@ def _plans(path: Path, state: tuple[int, int, int], instructions: str) -> TunedP
 
 
 def read_tuning(path: Path) -> list[TunedKernel]:
-    """Returns the kernels of a tuning file, for all instruction sets. Raises `OSError` and `InvalidArgumentError`."""
-    return parse_tuning(path.read_text("utf-8"), str(path))
+    """Returns the kernels of a tuning file, for all instruction sets. Raises `InvalidArgumentError`."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(f"the tuning file {path} cannot be read: {error}") from error
+    return parse_tuning(text, str(path))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from xlapy.codegen.tuning import merged_kernels, tuning_text
+from xlapy.codegen.tuning import TunedKernel, merged_kernels, tuning_text
 from xlapy.cpu.tuned_plans import read_tuning
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
@@ -88,7 +89,13 @@ def tune(
     form = None if output is None else format_of_name(output)
     if output is not None and (form is None or form in STABLEHLO_FORMATS):
         raise click.UsageError(f"the name {output} must end as that of an HLO program: StableHLO has no kernel plans")
-    known = [] if tuning_file is None or not Path(tuning_file).exists() else read_tuning(Path(tuning_file))
+    names = [str(Path(path).resolve()) for path in (tuning_file, output, report) if path is not None]
+    if len(set(names)) < len(names):
+        raise click.UsageError("--tuning-file, --output and --json must name different files")
+    if math.isnan(time_limit) or math.isnan(min_gain):
+        raise click.UsageError("--time-limit and --min-gain must be numbers, not nan")
+    if tuning_file is not None:
+        _known_kernels(tuning_file)  # fails before the search
     module = read_program(file)
     provide_elided_constants(module, elided_constants)
     shape = module.entry_computation.program_shape
@@ -109,7 +116,7 @@ def tune(
         console.width = WIDTH
     print_report(console, tuned)
     if tuning_file is not None:
-        text = tuning_text(merged_kernels(known, tuned.kernels))
+        text = tuning_text(merged_kernels(_known_kernels(tuning_file), tuned.kernels))
         write_file(tuning_file, lambda sink: sink.write(text.encode()))
         click.echo(f"wrote {len(tuned.kernels)} plans to {tuning_file}")
     if output is not None and form is not None:
@@ -117,6 +124,11 @@ def tune(
     if report is not None:
         figures = json.dumps(report_json(tuned), indent=1) + "\n"
         write_file(report, lambda sink: sink.write(figures.encode()))
+
+
+def _known_kernels(tuning_file: str) -> list[TunedKernel]:
+    """Returns the kernels of the file as it is now, which another process may have written during a search."""
+    return read_tuning(Path(tuning_file)) if Path(tuning_file).exists() else []
 
 
 def _progress() -> Progress:
