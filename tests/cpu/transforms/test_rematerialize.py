@@ -158,6 +158,22 @@ def test_donated_arguments_count_once():
     assert needed(limited) <= needed(free) * 2 // 3
 
 
+def test_unused_elements_with_control_edges_stay():
+    client = xla.Client("cpu")
+    fed = f"f32[{BATCH},{WIDTH}]"
+    infeed = f"tk = token[] after-all()  pair = ({fed}, token[]) infeed(tk)"
+    infeed += f"\n  unused = {fed} get-tuple-element(pair), index=0"
+    infeed += f"\n  also_unused = {fed} exponential(x), control-predecessors={{unused}}\n  one ="
+    text = training(6).replace("one =", infeed, 1)
+    free = client.compile(text)
+    limited = client.compile(text, memory_limit=1000)
+    assert needed(limited) < needed(free)
+    arguments = small(random_arguments(free.program_shape.parameters, 1))
+    for _ in range(2):
+        client.devices[0].transfer_to_infeed(np.zeros((BATCH, WIDTH), np.float32))
+    assert same_bits(free(*arguments), limited(*arguments))
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -29,10 +29,11 @@ from xlapy.cpu.transforms.rematerialization.recomputation import (
 )
 from xlapy.cpu.transforms.schedule_for_memory import memory_graph, runs_in_program
 from xlapy.hlo import edit
-from xlapy.hlo.computation import Computation, is_parameter
+from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
+from xlapy.passes.rewrite import is_dead
 
 MAX_ROUNDS = 400
 """The largest number of positions at which values are given up, in each computation."""
@@ -191,7 +192,6 @@ class _Editor:
             order += [*self._before.get(node, ()), instruction]
         edit.reorder(computation, order)
         for instruction in reversed(order):
-            is_dead = not instruction.has_users and computation.root is not instruction
-            if is_dead and (is_alias(instruction) or can_be_recomputed(instruction)) and not is_parameter(instruction):
+            if is_dead(instruction) and (is_alias(instruction) or can_be_recomputed(instruction)):
                 edit.remove(instruction)
         return True
