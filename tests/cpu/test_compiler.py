@@ -62,7 +62,8 @@ def test_loop_invariants_are_computed_before_the_loop():
       b { s = (s32[], f32[64], f32[64]) parameter(0)  i = s32[] get-tuple-element(s), index=0  one = s32[] constant(1)
         x = f32[64] get-tuple-element(s), index=1  w = f32[64] get-tuple-element(s), index=2  e = f32[64] exponential(w)
         f = f32[64] sort(e), dimensions={0}, to_apply=lt
-        y = f32[64] add(x, f)  j = s32[] add(i, one)  ROOT t = (s32[], f32[64], f32[64]) tuple(j, y, w) }
+        g = f32[64] reverse(x), dimensions={0}
+        y = f32[64] add(g, f)  j = s32[] add(i, one)  ROOT t = (s32[], f32[64], f32[64]) tuple(j, y, w) }
       lt { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=LT }
       ENTRY e { x = f32[64] parameter(0)  w = f32[64] parameter(1)  zero = s32[] constant(0)
         t = (s32[], f32[64], f32[64]) tuple(zero, x, w)  l = (s32[], f32[64], f32[64]) while(t), condition=c, body=b

@@ -29,7 +29,7 @@ below { s = (s32[], f32[1000], f32[1000]) parameter(0)  i = s32[] get-tuple-elem
   ROOT r = pred[] compare(i, n), direction=LT }
 body { s = (s32[], f32[1000], f32[1000]) parameter(0)  i = s32[] get-tuple-element(s), index=0  one = s32[] constant(1)
   v = f32[1000] get-tuple-element(s), index=1  w = f32[1000] get-tuple-element(s), index=2  j = s32[] add(i, one)
-  e = f32[1000] add(w, v)  ROOT r = (s32[], f32[1000], f32[1000]) tuple(j, v, e) }
+  u = f32[1000] reverse(v), dimensions={0}  e = f32[1000] add(w, u)  ROOT r = (s32[], f32[1000], f32[1000]) tuple(j, v, e) }
 ENTRY main { x = f32[1000] parameter(0)  y = f32[1000] parameter(1)  big = f32[90000] parameter(2)
   z = s32[] constant(0)  t = (s32[], f32[1000], f32[1000]) tuple(z, x, y)
   w = (s32[], f32[1000], f32[1000]) while(t), condition=below, body=body  v = f32[1000] get-tuple-element(w), index=2
