@@ -66,12 +66,14 @@ def test_an_expansion_computes_the_same(op, sample):
 
 
 def runs_alone(module: Module) -> bool:
-    """Whether a module takes nothing from the host, so that its values are compared."""
-    return all(i.op not in (opcodes.INFEED, opcodes.RECV) for i in module.instructions())
+    """Whether a module takes nothing from the host or other devices, so that its values are compared."""
+    outward = (opcodes.INFEED, opcodes.RECV, opcodes.RAGGED_ALL_TO_ALL)
+    return all(i.op not in outward for i in module.instructions())
 
 
 def test_every_expansion_has_a_sample_and_is_in_the_file_of_its_family():
-    assert {case.values[0] for case in CASES if runs_alone(parse_hlo(case.values[1].text))} == set(EXPANSIONS)
+    compared = {case.values[0] for case in CASES if runs_alone(parse_hlo(case.values[1].text))}
+    assert compared == set(EXPANSIONS) - {opcodes.RAGGED_ALL_TO_ALL}  # whose samples are compared on several devices
     for op in EXPANSIONS:
         assert EXPANSIONS.find(op).__module__ == import_module(f"xlapy.passes.expand.{op.family}").__name__
 

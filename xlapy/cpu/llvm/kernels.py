@@ -17,26 +17,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
-from xlapy.cpu.llvm.memory import MemoryEmitter
 from xlapy.cpu.llvm.operations import emit_operation
 from xlapy.cpu.llvm.safepoint_loops import LEAVE, PollEntries, emit_poll, loops_with_polls
 from xlapy.cpu.llvm.text import IrBuilder, lane_mask, literal, llvm_type, suffix
+from xlapy.cpu.llvm.vectors.matrix_statements import MEMORY_STATEMENTS, MatrixEmitter
 from xlapy.cpu.llvm.vectors.register_pressure import fills_registers, float_constants, hidden_number
-from xlapy.loops import (
-    I1,
-    I64,
-    AxisKind,
-    For,
-    If,
-    Kernel,
-    MatrixProduct,
-    Prefetch,
-    Scan,
-    Store,
-    TransposeStatement,
-    Value,
-    While,
-)
+from xlapy.loops import I1, I64, AxisKind, For, If, Kernel, Scan, Store, Value, While
 from xlapy.loops.ir import Block, Carry, Combiner, Statement, runs_at_most_once
 from xlapy.loops.lane_dependence import combiner_values, varying_values
 from xlapy.loops.reduction_order import combine_halves
@@ -79,7 +65,7 @@ def buffer_register(number: int) -> str:
     return f"b{number}"
 
 
-class Emitter(MemoryEmitter):
+class Emitter(MatrixEmitter):
     poll_entries: PollEntries | None = None
     polled_loops: Mapping[For | While, int] = MappingProxyType({})
     """The loops that poll, with the number of iterations between polls."""
@@ -119,7 +105,7 @@ class Emitter(MemoryEmitter):
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Value):
             self.names[statement] = self.value(statement)
-        elif isinstance(statement, (Store, Prefetch, TransposeStatement, MatrixProduct)):
+        elif isinstance(statement, MEMORY_STATEMENTS):
             self.memory_statement(statement)
         elif isinstance(statement, If):
             self.branch(statement)

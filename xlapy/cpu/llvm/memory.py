@@ -12,11 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from xlapy.cpu.llvm.addresses import AddressCse
 from xlapy.cpu.llvm.instrumentation.bounds import KernelBounds
-from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.text import IrBuilder, literal, llvm_type, suffix
-from xlapy.cpu.llvm.vectors.matrix_products import matrix_product_declaration, matrix_product_name
 from xlapy.cpu.llvm.vectors.shuffles import deinterleave, interleave
-from xlapy.cpu.llvm.vectors.transposes import transpose_declaration, transpose_name
 from xlapy.loops import (
     I1,
     I32,
@@ -24,15 +21,12 @@ from xlapy.loops import (
     Affine,
     Buffer,
     Location,
-    MatrixProduct,
     Prefetch,
     ScalarType,
     Store,
-    TransposeStatement,
     Value,
 )
-from xlapy.loops.dot_instructions import TILE_SIDE
-from xlapy.loops.ir import Block, tile_shape
+from xlapy.loops.ir import Block
 
 _MAX_I32_INDEX = 1 << 31
 """Indices below this value are divided in lanes of 32 bits."""
@@ -300,17 +294,6 @@ class MemoryEmitter:
         apart = self.lanes * abs(0 if self.axis is None else position.coefficient(self.axis))
         return limits is not None and max(abs(limits[0]), abs(limits[1])) + apart < 1 << 31
 
-    def memory_statement(self, statement: Store | Prefetch | TransposeStatement | MatrixProduct) -> None:
-        """Emits a statement that accesses memory and has no value."""
-        if isinstance(statement, Store):
-            self.store(statement)
-        elif isinstance(statement, Prefetch):
-            self.prefetch(statement)
-        elif isinstance(statement, TransposeStatement):
-            self.transpose(statement)
-        else:
-            self.matrix_product(statement)
-
     def store(self, store: Store) -> None:
         place, type = store.location, store.location.buffer.type
         varying = any(v in self.varying for v, _ in place.offset.terms) or store.value in self.varying
@@ -418,76 +401,6 @@ class MemoryEmitter:
         address = self.address(statement.location)
         writes, locality = (1, 3) if statement.for_write else (0, 2)
         self.ir.emit(f"call void @llvm.prefetch.p0(ptr {address}, i32 {writes}, i32 {locality}, i32 1)")
-
-    def transpose(self, statement: TransposeStatement) -> None:
-        """Emits a call of the transpose function for elements of this size, which all programs share."""
-        name = transpose_name(statement.source.buffer.type.bits, statement.parts, vector_bytes())
-        self.ir.declarations.add(transpose_declaration(name))
-        self.check_transpose(statement)
-        source, target = self.address(statement.source), self.address(statement.target)
-        rows, columns = (str(n) if isinstance(n, int) else self.scalar(n) for n in (statement.rows, statement.columns))
-        given = f"ptr {source}, i64 {statement.source_pitch}, ptr {target}, i64 {statement.target_pitch}"
-        self.ir.emit(f"call void @{name}({given}, i64 {rows}, i64 {columns})")
-
-    def check_transpose(self, statement: TransposeStatement) -> None:
-        """Checks all that a transposition reads, and the whole tiles that it writes, if accesses are checked."""
-        if self.bounds is None:
-            return
-        ir, parts = self.ir, statement.parts
-        element_bytes = statement.source.buffer.type.byte_size * parts
-        tile = tile_shape(vector_bytes(), element_bytes)
-        counts = [str(n) if isinstance(n, int) else self.scalar(n) for n in (statement.rows, statement.columns)]
-        stored = [
-            ir.assign(f"and i64 {ir.assign(f'add i64 {count}, {size - 1}')}, {-size}")
-            for count, size in zip(counts, tile, strict=True)
-        ]
-        for verb, place, pitch, (lines, length) in (
-            ("loads", statement.source, statement.source_pitch, counts),
-            ("stores", statement.target, statement.target_pitch, stored[::-1]),
-        ):
-            before = ir.assign(f"mul i64 {ir.assign(f'sub i64 {lines}, 1')}, {pitch}")
-            reach = ir.assign(f"add i64 {before}, {ir.assign(f'mul i64 {length}, {parts}')}")
-            some = ir.assign(
-                f"and i1 {ir.assign(f'icmp sgt i64 {lines}, 0')}, {ir.assign(f'icmp sgt i64 {length}, 0')}"
-            )
-            count = ir.assign(f"select i1 {some}, i64 {reach}, i64 0")
-            self.bounds.check(ir, verb, place.buffer, self.address_cse.integer(place.offset), count)
-
-    def matrix_product(self, statement: MatrixProduct) -> None:
-        """Emits a call of the function that multiplies matrices by tile instructions, which all programs share."""
-        ir, name = self.ir, matrix_product_name(statement.instruction)
-        ir.declarations.add(matrix_product_declaration(name))
-        self.check_matrix_product(statement)
-        given: list[str] = []
-        for place, pitch in (
-            (statement.left, statement.left_pitch),
-            (statement.right, statement.right_pitch),
-            (statement.sums, statement.sums_pitch),
-        ):
-            given += [f"ptr {self.address(place)}", f"i64 {pitch * place.buffer.type.byte_size}"]
-        row_tiles, steps = map(self._tiles, (statement.rows, statement.groups))
-        given += [f"i64 {row_tiles}", f"i64 {statement.columns // TILE_SIDE}", f"i64 {steps}"]
-        ir.emit(f"call void @{name}({', '.join(given)}, i1 {self.scalar(statement.accumulates)})")
-
-    def _tiles(self, extent: int | Value) -> str:
-        """The tiles of an extent."""
-        if isinstance(extent, int):
-            return str(extent // TILE_SIDE)
-        return self.ir.assign(f"udiv exact i64 {self.scalar(extent)}, {TILE_SIDE}")
-
-    def check_matrix_product(self, statement: MatrixProduct) -> None:
-        """Checks all that a matrix product reads and writes, if accesses are checked."""
-        if self.bounds is None:
-            return
-        rows, groups = (str(n) if isinstance(n, int) else self.scalar(n) for n in (statement.rows, statement.groups))
-        for verb, place, pitch, (lines, length) in (
-            ("loads", statement.left, statement.left_pitch, (rows, groups)),
-            ("loads", statement.right, statement.right_pitch, (groups, str(statement.columns))),
-            ("stores", statement.sums, statement.sums_pitch, (rows, str(statement.columns))),
-        ):
-            before = self.ir.assign(f"mul i64 {self.ir.assign(f'sub i64 {lines}, 1')}, {pitch}")
-            count = self.ir.assign(f"add i64 {before}, {length}")
-            self.bounds.check(self.ir, verb, place.buffer, self.address_cse.integer(place.offset), count)
 
     def intrinsic(self, result: str, name: str, arguments: list[tuple[str, str]]) -> str:
         """Emits a call of an intrinsic. The types of its arguments may have attributes, which its declaration must not

@@ -19,7 +19,7 @@ import llvmlite.binding as llvm
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.cpu.llvm.tile_permission import permit_tiles
+from xlapy.cpu.llvm.vectors.tile_permission import permit_tiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,12 @@ from xlapy.codegen.emitters.matmul.skinny_sizes import (
     check_skinny_gemm,
     skinny_gemm_parameters,
 )
-from xlapy.codegen.emitters.matmul.term_groups import GroupedProblem, grouped_problem, tiled_problem
+from xlapy.codegen.emitters.matmul.term_groups import (
+    GroupedProblem,
+    grouped_problem,
+    has_tile_instruction,
+    tiled_problem,
+)
 from xlapy.codegen.emitters.matmul.tile_gemm import (
     TileGemmParameters,
     check_tile_gemm,
@@ -198,7 +203,10 @@ class TileGemmStrategy(Strategy[TileGemmParameters]):
 
 def _tiled_dot(region: Region) -> GroupedProblem | None:
     """The dot of a region, with its terms in groups for tile instructions; None if there are none for it."""
-    return tiled_problem(DotProblem(region)) if region.target.tile_instructions else None
+    contraction = contraction_of(region)
+    if contraction is None or not has_tile_instruction(region.target, contraction):
+        return None
+    return tiled_problem(DotProblem(region))
 
 
 def _tiled(region: Region) -> GroupedProblem:

@@ -21,9 +21,11 @@ from xlapy.codegen.emitters.matmul.group_formats import (
 from xlapy.codegen.emitters.matmul.group_loads import GroupLoads, is_group
 from xlapy.codegen.emitters.matmul.micro_kernel import clamped_position
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
+from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Location, PositionArithmetic, Value
 from xlapy.lower import Element
+from xlapy.lower.contraction import sum_type
 from xlapy.lower.core import Index
 
 MIN_GROUPS = 4
@@ -34,6 +36,12 @@ def grouped_problem(problem: MatmulProblem) -> MatmulProblem:
     """Returns the problem with its terms in groups if a dot instruction multiplies them, else the problem itself."""
     form = _form(problem, group_format)
     return problem if form is None else GroupedProblem(problem, form)
+
+
+def has_tile_instruction(target: Target, contraction: Instruction) -> bool:
+    """Whether a machine has a tile instruction for the types of a dot."""
+    left, right = (operand.shape.element_type for operand in contraction.operands[:2])
+    return tile_format(target, left, right, sum_type([left, right], contraction.shape.element_type), 1) is not None
 
 
 def tiled_problem(problem: MatmulProblem) -> GroupedProblem | None:
