@@ -69,7 +69,7 @@ class Computation:
 
     def last_instructions(self, count: int) -> list[Instruction]:
         """The `count` instructions that were appended last, in their order; takes time in proportion to `count`."""
-        return list(islice(reversed(self._instructions), count))[::-1]
+        return list(islice(reversed(self._instructions), max(0, min(count, len(self._instructions)))))[::-1]
 
     @property
     def callers(self) -> tuple[Instruction, ...]:

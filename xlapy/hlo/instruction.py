@@ -6,7 +6,7 @@ called computations. Does not depend on text or on evaluation.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xlapy.base.arguments.checking import checked_class
@@ -103,8 +103,8 @@ class Instruction:
     def user_count(self) -> int:
         return len(self._users) if self._users else 0
 
-    def users_in(self, instructions: Collection[Instruction]) -> list[Instruction]:
-        """The users among `instructions`, a set or mapping. Takes time in proportion to the smaller number, because a
+    def users_in(self, instructions: Set[Instruction] | Mapping[Instruction, Any]) -> list[Instruction]:
+        """The users among `instructions`. Takes time in proportion to the smaller number, because a
         constant may have a user in each of thousands of kernels."""
         if self.user_count > len(instructions):
             return [user for user in instructions if self in user.operands]
