@@ -95,6 +95,11 @@ def _sequence_mismatch(value: Any, hint: Any, origin: Any, inner: tuple[Any, ...
             return Mismatch(path, expected_text(hint), value)
         pairs: Iterable[tuple[Any, Any]] = zip(value, inner, strict=True)
     elif isinstance(value, Sequence | Set | Mapping) and inner:
+        if inner[0] in _SCALARS if isinstance(inner[0], type) else False:
+            # the devices of a mesh are thousands of integers, and checked with each of its shardings
+            types_of_elements = set(map(type, islice(value, _MAX_CHECKED_ELEMENTS)))
+            if types_of_elements <= {inner[0]}:
+                return None
         pairs = ((element, inner[0]) for element in islice(value, _MAX_CHECKED_ELEMENTS))
     else:
         return None  # an iterator, which may be used only once, or an array
