@@ -68,11 +68,11 @@ instruction's groups of terms, to a tile of sums. Of floats, it adds the first a
 by fused multiply-adds, then both sums, and that to the total.
 """
 
-_TILE_SPEED: Final = 8
-"""How many times as many groups a tile instruction multiplies in the same time."""
+TILE_SPEED: Final = 8
+"""How many times as many groups tile instructions multiply in the time of dot instructions."""
 
 DOT_TERMS: Final = {each.operations_name: each.terms for each in (BF16_PAIRS, S16_PAIRS, U8_S8_QUADS)} | {
-    each.tile_operations_name: _TILE_SPEED * each.terms
+    each.tile_operations_name: TILE_SPEED * each.terms
     for each in (BF16_PAIRS, S8_QUADS, S8_U8_QUADS, U8_S8_QUADS, U8_QUADS)
 }
 """The terms of a group by the name of the operations: as many times as many as of f32 in the same time."""

@@ -22,9 +22,9 @@ from xlapy.codegen.emitters.matmul.micro_kernel import Tile, choose_micro_tile
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
 from xlapy.codegen.emitters.matmul.skinny_inner_products import MAX_BLOCK_VECTORS, MAX_PREFETCHING_ROW_TILES, MAX_ROWS
 from xlapy.codegen.emitters.matmul.skinny_sizes import STRIP_TERMS, skinny_tile, tile_sums
-from xlapy.codegen.emitters.matmul.tile_gemm import TILE_SPEED
+from xlapy.codegen.emitters.matmul.tile_gemm import tiles_at_once
 from xlapy.codegen.emitters.matmul.unpacked import INNER_PRODUCT_TILE_SIDE
-from xlapy.loops.dot_instructions import TILE_SIDE
+from xlapy.loops.dot_instructions import TILE_SIDE, TILE_SPEED
 from xlapy.loops.reduction_order import CONTRACTION_BLOCK_TERMS, balanced_size
 from xlapy.lower.element_types import register_type
 
@@ -71,7 +71,8 @@ TILED_BLOCK_SIDE = 256
 """The rows and columns of a block of a common tile GEMM."""
 
 TILES_START = 500.0
-"""Operations that begin and end the use of tile registers, for each panel of a block."""
+"""Operations that begin and end the use of tile registers for a block of terms of a task. An estimate, as the speed of
+tile instructions and the side of a block: not fitted to measurements."""
 
 TILE_START = 40.0
 """Operations that begin and end the loop over the terms of a tile."""
@@ -212,7 +213,8 @@ class MatmulCost:
     def tiled(self) -> float:
         """The cost of a tile GEMM."""
         p = self.problem
-        tile = Tile(TILE_SIDE if p.rows <= TILE_SIDE else 2 * TILE_SIDE, 1 if p.columns <= TILE_SIDE else 2, TILE_SIDE)
+        row_side, vectors = tiles_at_once(p.rows, p.columns)
+        tile = Tile(row_side * TILE_SIDE, vectors, TILE_SIDE)
         row_tiles, column_tiles = -(-p.rows // tile.rows), -(-p.columns // tile.columns)
         blocks, groups = -(-p.terms // CONTRACTION_BLOCK_TERMS), -(-p.terms // TILE_SIDE) * TILE_SIDE
         sums = tile.rows * tile.vectors

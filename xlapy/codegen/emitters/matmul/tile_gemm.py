@@ -30,12 +30,9 @@ from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.plan import ImpossibleParameterError, parameter
 from xlapy.loops import I1, Affine, AxisKind, Kernel, Location, MatrixProduct, Value
 from xlapy.loops.builder import MAX_SCRATCH_BYTES
-from xlapy.loops.dot_instructions import TILE_SIDE
+from xlapy.loops.dot_instructions import TILE_SIDE, TILE_SPEED
 from xlapy.loops.reduction_order import contraction_block
 from xlapy.lower.contraction import zero_element
-
-TILE_SPEED = 8
-"""How many times as fast as dot instructions tile instructions are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +71,11 @@ class TileGemmParameters:
         )
 
 
+def tiles_at_once(rows: int, columns: int) -> tuple[int, int]:
+    """The tiles along rows and columns of a result that are computed at once."""
+    return (1 if rows <= TILE_SIDE else 2), (1 if columns <= TILE_SIDE else 2)
+
+
 def tile_gemm_parameters(problem: GroupedProblem) -> TileGemmParameters:
     """The preferred blocks of a problem."""
     rows, left_terms = problem.left_strides()
@@ -82,8 +84,7 @@ def tile_gemm_parameters(problem: GroupedProblem) -> TileGemmParameters:
     if kc_outer == 1:
         kc_inner = min(problem.inner, -(-kc_inner // TILE_SIDE) * TILE_SIDE)
     plain = TileGemmParameters(
-        1 if problem.rows <= TILE_SIDE else 2,
-        1 if problem.columns <= TILE_SIDE else 2,
+        *tiles_at_once(problem.rows, problem.columns),
         1,
         1,
         kc_outer,
