@@ -299,7 +299,7 @@ def compile_module(
     limit = 0 if optimized or checks_values else flags.memory_limit(memory_limit)
     record = CompilationRecord(keeps_modules=bool(flags.get("dump_to")))
     trace = record.trace
-    devices = replica_count, partition_count
+    devices, plans = (replica_count, partition_count), tuned_plans() if tuned is None else tuned
     pipeline = [] if optimized else passes(record.decisions.append, record.note_copy, devices, donated)
     with trace.span(f"compile {module.name}", "compiler"):
         with trace.span("copy of the module", "stage"):
@@ -315,7 +315,7 @@ def compile_module(
                 instrument,
                 record,
                 checks_values=checks_values,
-                tuned=tuned_plans() if tuned is None else tuned,
+                tuned=plans,
             )
 
         program = lower(copy)
