@@ -28,7 +28,7 @@ ENTRY main {
 
 def test_names_and_metadata_do_not_matter_and_everything_else_does() -> None:
     module = parse_hlo(TEXT)
-    structure = StructuralNumbering(module)
+    structure = StructuralNumbering()
     number = {c.name: structure.number(c) for c in module.computations}
     assert number["a"] == number["same"]
     assert number["calls"] == number["calls_same"]

@@ -12,7 +12,7 @@ Responsible for aliases that follow from the meaning of operations. Does not dep
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from xlapy import opcodes
@@ -56,14 +56,13 @@ class AliasAnalysis:
         module = computation.module
         is_scheduled = module is not None and module.config.is_scheduled
         self.order = list(computation) if is_scheduled else post_order(computation)
-        self._values: dict[tuple[Instruction, ShapeIndex], ArrayValue] = {}
+        self._values: dict[Instruction, dict[ShapeIndex, ArrayValue]] = {}
         for instruction in self.order:
-            for index, _ in array_leaves(instruction.shape):
-                self._values[instruction, index] = self._resolve(instruction, index)
+            indices = [index for index, _ in array_leaves(instruction.shape)]
+            self._values[instruction] = {index: self._resolve(instruction, index) for index in indices}
         self._counted: tuple[Instruction, Counter[ArrayValue]] | None = None
         """The instruction whose uses were counted last, and its values: an instruction asks for all of them in turn."""
-        root = computation.root_instruction
-        self.result_values = {self._values[root, index] for index, _ in array_leaves(root.shape)}
+        self.result_values = set(self.values(computation.root_instruction))
         self._last_user: dict[ArrayValue, Instruction] = {}
         for instruction in self.order:
             if not is_alias(instruction):
@@ -73,11 +72,11 @@ class AliasAnalysis:
 
     def value(self, instruction: Instruction, index: ShapeIndex = ()) -> ArrayValue:
         """Returns the array value that a leaf of an instruction denotes."""
-        return self._values[instruction, index]
+        return self._values[instruction][index]
 
-    def values(self, instruction: Instruction) -> list[ArrayValue]:
+    def values(self, instruction: Instruction) -> Collection[ArrayValue]:
         """Returns the array values of all leaves of an instruction, in the order of the leaves."""
-        return [self._values[instruction, index] for index, _ in array_leaves(instruction.shape)]
+        return self._values[instruction].values()
 
     def use_count(self, value: ArrayValue, user: Instruction) -> int:
         """Returns how many leaves of the operands of an instruction denote a value."""
@@ -91,11 +90,11 @@ class AliasAnalysis:
 
     def _resolve(self, instruction: Instruction, index: ShapeIndex) -> ArrayValue:
         if instruction.op is opcodes.TUPLE:
-            return self._values[instruction.operands[index[0]], index[1:]]
+            return self._values[instruction.operands[index[0]]][index[1:]]
         if instruction.op is opcodes.GET_TUPLE_ELEMENT:
-            return self._values[instruction.operands[0], (instruction.tuple_index, *index)]
+            return self._values[instruction.operands[0]][instruction.tuple_index, *index]
         if is_alias(instruction) or is_invariant_state(instruction, index):
-            return self._values[instruction.operands[0], index]
+            return self._values[instruction.operands[0]][index]
         return ArrayValue(instruction, index)
 
 

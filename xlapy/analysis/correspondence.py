@@ -89,12 +89,11 @@ class _Numbers:
     """Numbers for the instructions of both modules: equal ones compute the same from the same parameters."""
 
     def __init__(self, left: Module, right: Module) -> None:
-        numbering = StructuralNumbering(left)
+        numbering = StructuralNumbering()
         known: dict[Hashable, int] = {}
         self.of: dict[Instruction, int] = {}
         for module in (left, right):
             for computation in computation_post_order(module):
-                numbering.number(computation)
                 for instruction in post_order(computation):
                     operands = tuple([self.of[operand] for operand in instruction.operands])
                     key = (*numbering.instruction_key(instruction), operands)

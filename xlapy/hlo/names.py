@@ -54,7 +54,7 @@ class _Numbers:
         return self.following
 
 
-@functools.lru_cache(1 << 12)
+@functools.lru_cache(1 << 16)
 def _parts(name: str) -> tuple[str, int, bool]:
     """Splits a name into root and numeric suffix (0 if it has none), and tells whether it has a suffix.
 

@@ -36,7 +36,7 @@ class MergeCommonSubexpressions:
     name: ClassVar[str] = "merge-common-subexpressions"
 
     def run(self, module: Module) -> bool:
-        effects, numbering = Effects(module), StructuralNumbering(module)
+        effects, numbering = Effects(module), StructuralNumbering()
         changed = False
         for computation in editable_computations(module):
             changed |= _merge(computation, effects, numbering)

@@ -76,5 +76,6 @@ def _duration(instruction: Instruction, alone: float, durations: Mapping[Computa
 
 
 def _is_uncounted_and_large(instruction: Instruction) -> bool:
-    is_large = any(element_count(operand.shape) >= _MIN_UNCOUNTED_ELEMENTS for operand in instruction.operands)
-    return instruction.op in _UNCOUNTED_OPCODES and is_large
+    return instruction.op in _UNCOUNTED_OPCODES and any(
+        element_count(operand.shape) >= _MIN_UNCOUNTED_ELEMENTS for operand in instruction.operands
+    )

@@ -76,6 +76,7 @@ class MemoryGraph:
         self._aliases = aliases
         self._numbers: dict[ArrayValue, int] = {}
         self._owned = frozenset(owned)
+        self._array_values: list[ArrayValue] = []
         self._bytes: list[int] = []
         """The size of each value, that of parameters and constants too."""
         self._fusion_kinds: dict[Computation, bool] = {}
@@ -130,6 +131,7 @@ class MemoryGraph:
         self._bytes.append(aligned(shape.size * shape.element_type.byte_size))
         size = 0 if instruction.op in _WITHOUT_MEMORY else self._bytes[-1]
         self._numbers[value] = number = len(self.sizes)
+        self._array_values.append(value)
         self.sizes.append(size)
         self.is_result.append(value in self._aliases.result_values)
         self.definer.append(node)
@@ -167,8 +169,7 @@ class MemoryGraph:
     def _may_overwrite(self, value: int) -> bool:
         owner = self.instructions[self.definer[value]]
         if owner.op is opcodes.PARAMETER:
-            place = self.defines[self.definer[value]].index(value)
-            return self._aliases.values(owner)[place] in self._owned
+            return self._array_values[value] in self._owned
         return owner.op is not opcodes.CONSTANT
 
     def _is_element_by_element(self, instruction: Instruction) -> bool:

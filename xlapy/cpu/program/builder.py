@@ -118,7 +118,7 @@ class ProgramBuilder:
         self.program.values = values if values.is_recording else None
         self._kernels: dict[Hashable, tuple[Choice, list[Kernel]]] = {}
         self._may_overwrite: dict[tuple[Buffer, frozenset[Buffer]], bool] = {}
-        self._structure = StructuralNumbering(module)
+        self._structure = StructuralNumbering()
         self._alias_analyses: dict[Computation, AliasAnalysis] = {}
         self._module = module
         self._module_state: dict[Any, Any] = {}

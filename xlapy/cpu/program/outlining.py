@@ -113,8 +113,10 @@ def _assign_stack_slots(program: NativeProgram) -> None:
     ranges = LiveRanges(program.thunks, in_order=True)
     users: dict[BufferSlice, list[OutlinedThunk]] = {}
     written: dict[OutlinedThunk, set[BufferSlice]] = {}
+    vectors: dict[OutlinedThunk, set[BufferSlice]] = {}
     for function in list(_outlined_functions(program.thunks)):
         inline, external = _used_slices(function)
+        vectors[function] = _updated_vectors(function)
         written[function] = {s for thunk in _own_thunks(function.thunks) for s in thunk.writes}
         for slice_ in inline:
             is_small = 0 < slice_.size <= MAX_STACK_SLOT_BYTES
@@ -122,7 +124,7 @@ def _assign_stack_slots(program: NativeProgram) -> None:
                 users.setdefault(slice_, []).append(function)
     for slice_, functions in users.items():
         for function in functions:
-            if slice_.size <= MAX_VECTOR_BYTES and _is_updated_vector(function, slice_):
+            if slice_ in vectors[function]:
                 function.vectors.append(slice_)
             _add_stack_slot(function, slice_, ranges, is_written=slice_ in written[function])
         is_local = all(ranges.is_within(slice_, function) for function in functions)
@@ -140,15 +142,15 @@ def _add_stack_slot(function: OutlinedThunk, slice_: BufferSlice, ranges: LiveRa
         function.stored.append(slice_)
 
 
-def _is_updated_vector(function: OutlinedThunk, slice_: BufferSlice) -> bool:
-    """Whether a function stores single elements with a computed index to an array, and reads it as a vector, too.
+def _updated_vectors(function: OutlinedThunk) -> set[BufferSlice]:
+    """The arrays to which a function stores single elements with a computed index, and that it reads as vectors, too.
 
     In memory, a vector that is loaded soon after one of its elements was stored waits until that store has left the
     store buffer, for some twenty cycles.
     """
     thunks = list(_own_thunks(function.thunks))
-    is_stored = any(thunk.stores_by_index(slice_) for thunk in thunks)
-    return is_stored and any(thunk.loads_vectors(slice_) for thunk in thunks)
+    stored = {slice_ for thunk in thunks for slice_ in thunk.stores_by_index if slice_.size <= MAX_VECTOR_BYTES}
+    return stored and stored & {slice_ for thunk in thunks for slice_ in thunk.loads_vectors}
 
 
 def _outlined_functions(thunks: list[Thunk]) -> Iterator[OutlinedThunk]:

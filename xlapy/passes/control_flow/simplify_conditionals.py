@@ -54,7 +54,7 @@ class SimplifyConditionals:
 
 
 def _simplify_all(module: Module) -> bool:
-    numbering = StructuralNumbering(module)
+    numbering = StructuralNumbering()
     changed = False
     for computation in editable_computations(module):
         for instruction in [i for i in computation if i.op is opcodes.CONDITIONAL and computation.module is module]:

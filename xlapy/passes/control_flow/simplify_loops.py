@@ -261,22 +261,24 @@ def _needed(view: TupleLoop, effects: Effects) -> set[int] | None:
     loop = view.loop
     if loop.is_root or any(user.op is not opcodes.GET_TUPLE_ELEMENT for user in loop.users):
         return None
-    needed = {reader.tuple_index for reader in loop.users if not is_dead(reader)}
-    needed |= {element.tuple_index for element in view.element_reads(view.condition)}
+    needed = 0
+    for reader in (*(user for user in loop.users if not is_dead(user)), *view.element_reads(view.condition)):
+        needed |= 1 << reader.tuple_index
     reads, effectful = _dependencies(view, effects)
     needed |= effectful
-    pending = list(needed)
+    pending = needed
     while pending:
-        added = reads[pending.pop()] - needed
+        index = pending.bit_length() - 1
+        added = reads[index] & ~needed
         needed |= added
-        pending += added
-    return needed
+        pending = pending ^ 1 << index | added
+    return {index for index in range(view.element_count) if needed >> index & 1}
 
 
-def _dependencies(view: TupleLoop, effects: Effects) -> tuple[list[set[int]], set[int]]:
+def _dependencies(view: TupleLoop, effects: Effects) -> tuple[list[int], int]:
     """Returns the elements on which the next value of each element depends, and those on which side effects depend.
 
-    Sets are bit masks while they are computed.
+    Sets of elements are bit masks.
     """
     (parameter,) = view.body.parameters
     root = view.body.root_instruction
@@ -291,11 +293,7 @@ def _dependencies(view: TupleLoop, effects: Effects) -> tuple[list[set[int]], se
         bits[instruction] = found
         if instruction is not root and (effects.has_side_effect(instruction) or instruction.has_control_edges):
             effectful |= found
-    return [_members(bits[value]) for value in root.operands], _members(effectful)
-
-
-def _members(bits: int) -> set[int]:
-    return {index for index in range(bits.bit_length()) if bits >> index & 1}
+    return [bits[value] for value in root.operands], effectful
 
 
 def _with_elements(computation: Computation, kept: Sequence[int], shape: Shape, is_body: bool) -> Computation:

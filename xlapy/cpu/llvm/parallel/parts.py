@@ -65,13 +65,15 @@ class ModuleParts:
         definitions = self._definitions[self._begin :]
         own, used = set[str](), dict[str, None]()
         for definition in definitions:
-            code = _COMMENT.sub("", definition)
-            for match in _FUNCTION.finditer(code):
-                self._functions[match[2]] = f"declare {match[1]} nounwind"
-                own.add(match[2])
-            for match in _CONSTANT.finditer(code):
-                self._constants[match[1]] = match[0]
-                own.add(match[1])
+            for line in definition.split("\n"):
+                if line.startswith("define "):
+                    if match := _FUNCTION.match(line):
+                        self._functions[match[2]] = f"declare {match[1]} nounwind"
+                        own.add(match[2])
+                elif line.startswith("@") and (match := _CONSTANT.match(line)):
+                    self._constants[match[1]] = line
+                    own.add(match[1])
+            code = _COMMENT.sub("", definition) if ";" in definition else definition
             used.update(dict.fromkeys(_NAME.findall(code)))
         declared = {found[1]: line for line in self._declarations if (found := _DECLARED.match(line)) is not None}
         lines = [line for line in self._declarations if _DECLARED.match(line) is None]
@@ -88,8 +90,8 @@ class ModuleParts:
 
 
 _COMMENT = re.compile(r"^;.*$", re.MULTILINE)
-_FUNCTION = re.compile(r"^define (?:internal )?([^@\n]*@([\w.]+)\(.*\))[^()\n]*\{$", re.MULTILINE)
-_CONSTANT = re.compile(r"^@([\w.]+) = (?:private|internal) [^\n]*\bconstant .*$", re.MULTILINE)
+_FUNCTION = re.compile(r"define (?:internal )?([^@]*@([\w.]+)\(.*\))[^()]*\{$")
+_CONSTANT = re.compile(r"@([\w.]+) = (?:private|internal) .*\bconstant ")
 _INTERNAL = re.compile(r"^define internal ", re.MULTILINE)
 _DECLARED = re.compile(r"declare [^@]*@([\w.]+)\(")
 _NAME = re.compile(r"@([\w.]+)")

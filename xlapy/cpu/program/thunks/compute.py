@@ -115,14 +115,16 @@ class KernelThunk(Thunk):
     def is_inline(self) -> bool:
         return self.unrolled
 
-    def stores_by_index(self, slice_: BufferSlice) -> bool:
-        return self.unrolled and indexed_accesses.stores_by_index(self.kernel, self._buffers_of(slice_))
+    @property
+    def stores_by_index(self) -> set[BufferSlice]:
+        return self._slices_of(indexed_accesses.buffers_stored_by_index(self.kernel)) if self.unrolled else set()
 
-    def loads_vectors(self, slice_: BufferSlice) -> bool:
-        return self.unrolled and indexed_accesses.loads_vectors(self.kernel, self._buffers_of(slice_))
+    @property
+    def loads_vectors(self) -> set[BufferSlice]:
+        return self._slices_of(indexed_accesses.buffers_loaded_in_vectors(self.kernel)) if self.unrolled else set()
 
-    def _buffers_of(self, slice_: BufferSlice) -> set[Buffer]:
-        return {buffer for buffer, one in zip(self.kernel.buffers, self.slices, strict=True) if one is slice_}
+    def _slices_of(self, buffers: set[Buffer]) -> set[BufferSlice]:
+        return {slice_ for buffer, slice_ in zip(self.kernel.buffers, self.slices, strict=True) if buffer in buffers}
 
     def choose_unrolling(self, is_unrolled: Callable[[Kernel], bool]) -> None:
         self.unrolled = is_unrolled(self.kernel)
@@ -193,8 +195,9 @@ class CopyThunk(Thunk):
     def is_inline(self) -> bool:
         return True
 
-    def loads_vectors(self, slice_: BufferSlice) -> bool:
-        return slice_ is self.source
+    @property
+    def loads_vectors(self) -> set[BufferSlice]:
+        return {self.source}
 
     def function_statements(self, count: Callable[[Kernel], int]) -> int:
         others = sum(slice_.storage is not StorageClass.TEMPORARY for slice_ in (self.source, self.target))

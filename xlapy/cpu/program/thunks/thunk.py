@@ -137,15 +137,15 @@ class Thunk(ABC):
         """Whether the code of the thunk lies in the function that contains it, so that slices may be stack slots."""
         return False
 
-    def stores_by_index(self, slice_: BufferSlice) -> bool:
-        """Whether inline code stores a single element of a slice whose index is computed."""
-        del slice_
-        return False
+    @property
+    def stores_by_index(self) -> set[BufferSlice]:
+        """The slices of which inline code stores a single element whose index is computed."""
+        return set()
 
-    def loads_vectors(self, slice_: BufferSlice) -> bool:
-        """Whether inline code loads vectors of neighboring elements of a slice."""
-        del slice_
-        return False
+    @property
+    def loads_vectors(self) -> set[BufferSlice]:
+        """The slices of which inline code loads vectors of neighboring elements."""
+        return set()
 
     def choose_unrolling(self, is_unrolled: Callable[[Kernel], bool]) -> None:
         """Decides whether the thunk's kernel, if it has one, is unrolled."""
