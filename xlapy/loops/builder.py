@@ -57,8 +57,9 @@ from xlapy.loops.positions import PositionArithmetic
 from xlapy.loops.reduction_order import accumulators_for_body
 from xlapy.loops.types import I1, I64, ScalarType
 
-MAX_SCRATCH_BYTES = 1 << 20
-"""The largest number of bytes of scratch memory of one kernel. It is on the stack, which has at least 8 MB."""
+MAX_SCRATCH_BYTES = (1 << 20) + (1 << 14)
+"""The largest number of bytes of scratch memory of one kernel: a MiB of elements, and tables besides, as the histograms
+of a sort. It is on the stack, which has at least 8 MB."""
 
 Combine = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
 

@@ -75,6 +75,48 @@ def test_sorts_along_any_dimension(shape: str, dimension: int):
     assert_same(module, rng.integers(-99, 99, dimensions, np.int32), rng.integers(0, 99, dimensions).astype(np.uint8))
 
 
+@pytest.mark.parametrize("direction", ["LT", "LE"])
+@pytest.mark.parametrize(("shape", "dimension"), [("5,300", 1), ("300,5", 0), ("6,7", 1), ("7,6", 0)])
+def test_complex_numbers_and_booleans_follow_keys(shape: str, dimension: int, direction: str):
+    """Radix sort and merge sort, with spare slices in scratch memory."""
+    module = xla.parse_hlo(
+        "HloModule m\nf { a = s16[] parameter(0)\n b = s16[] parameter(1)\n c = c64[] parameter(2)\n"
+        " d = c64[] parameter(3)\n g = pred[] parameter(4)\n h = pred[] parameter(5)\n"
+        f" ROOT r = pred[] compare(a, b), direction={direction} }}\nENTRY e {{ x = s16[{shape}] parameter(0)\n"
+        f" y = c64[{shape}] parameter(1)\n z = pred[{shape}] parameter(2)\n"
+        f" ROOT r = (s16[{shape}], c64[{shape}], pred[{shape}]) sort(x, y, z), dimensions={{{dimension}}},"
+        " is_stable=true, to_apply=f }"
+    )
+    dimensions = [int(size) for size in shape.split(",")]
+    rng = np.random.default_rng(7)
+    keys = rng.permutation(np.arange(np.prod(dimensions))).reshape(dimensions).astype(np.int16)
+    parts = rng.standard_normal((2, *dimensions)).astype(np.float32)
+    assert_same(module, keys, parts[0] + 1j * parts[1], rng.random(dimensions) < 0.5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dimension", "temporaries"),
+    [
+        ("f32[1000,300]", 1, 0),
+        ("f32[300,1000]", 0, 0),
+        ("f32[262144]", 0, 0),
+        ("f64[5,4]", 1, 0),
+        ("f32[262145]", 0, 262145 * 4),
+        ("f64[8,140000]", 1, 8 * 140000 * 8),
+    ],
+)
+def test_temporaries_of_sorts(shape: str, dimension: int, temporaries: int):
+    """Slices of at most a MiB move to scratch memory."""
+    t, _, _ = shape.partition("[")
+    module = xla.parse_hlo(
+        f"HloModule m\nf {{ a = {t}[] parameter(0)\n b = {t}[] parameter(1)\n"
+        " ROOT r = pred[] compare(a, b), direction=LT, type=TOTALORDER }\n"
+        f"ENTRY e {{ x = {shape} parameter(0)\n ROOT r = {shape} sort(x), dimensions={{{dimension}}}, to_apply=f }}"
+    )
+    found = xla.Client("cpu").compile(module).memory_analysis().temp_size_in_bytes
+    assert found == -(-temporaries // 64) * 64
+
+
 def test_small_numbers_in_wide_integers():
     x = np.random.default_rng(5).integers(0, 7, 999)
     assert_same(sort("ROOT r = pred[] compare(a, b), direction=LT", "s64", 999), x)

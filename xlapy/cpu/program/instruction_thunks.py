@@ -91,16 +91,15 @@ def _lower_ragged_dot(context: LoweringContext, instruction: Instruction) -> Non
 
 @THUNK_RULES.rule(opcodes.SORT)
 def _lower_sort(context: LoweringContext, instruction: Instruction) -> None:
-    """Sorts the operands in place, or copies of them, with temporaries of the same size to merge into."""
+    """Sorts the operands in place, or copies of them."""
     results = [context.reuse_or_copy(instruction, operand) for operand in instruction.operands]
     shape = instruction.operands[0].shape
     changes = shape.size > 0 and shape.dimensions[instruction.dimension] > 1
     _define_in_place(context, instruction, results, changes=changes)
     if changes:
-        scratch = [BufferSlice(slice_.shape, name=instruction.name) for slice_ in results]
         kernels = sort.sort_kernels(instruction, host_target())
-        further = [BufferSlice(Shape.array(U8, (size,)), name=instruction.name) for size in kernels.temporaries]
-        slices = [*results, *scratch, *further]
+        temporaries = [BufferSlice(Shape.array(U8, (size,)), name=instruction.name) for size in kernels.temporaries]
+        slices = [*results, *temporaries]
         for kernel, numbers in kernels.steps:
             context.thunks.append(KernelThunk(kernel, [slices[number] for number in numbers], instruction.name))
 

@@ -1,6 +1,6 @@
 """Stable merge sort of each slice, with any comparator.
 
-Runs of 1, 2, 4 ... elements are merged from the arrays into the spare buffers and back. If there are few slices, their
+Runs of 1, 2, 4 ... elements are merged from the arrays into their spares and back. If there are few slices, their
 blocks are tasks: a first kernel sorts each block, and each further one merges pairs of runs.
 """
 
@@ -10,7 +10,14 @@ import math
 from collections.abc import Sequence
 
 from xlapy.codegen.emitters.loop_nest import block_extent
-from xlapy.codegen.emitters.sort.slices import MAX_PARALLEL_SLICES, SliceSorter, SortKernels
+from xlapy.codegen.emitters.sort.slices import (
+    MAX_PARALLEL_SLICES,
+    SliceSorter,
+    SortKernels,
+    Spare,
+    spare_bytes,
+    spare_of_slices,
+)
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I64, Affine, Buffer, Value
@@ -32,8 +39,11 @@ def merge_sort(instruction: Instruction, target: Target) -> SortKernels:
     arrays, spares = tuple(range(count)), tuple(range(count, 2 * count))
     is_parallel = length >= MIN_PARALLEL_LENGTH and math.prod(dimensions) < MAX_PARALLEL_SLICES * length
     block = 1 << (-(-length // BLOCKS) - 1).bit_length() if is_parallel else length
-    first = _MergeSort(instruction, target)
+    spare = Spare.ARRAYS if is_parallel else spare_of_slices(instruction)
+    first = _MergeSort(instruction, target, spare=spare)
     first.sort_blocks(block)
+    if spare is Spare.SLICE:
+        return SortKernels(((first.builder.kernel, arrays),))
     steps = [(first.builder.kernel, (*arrays, *spares))]
     while block < length:
         merging = _MergeSort(instruction, target, changes=False)
@@ -44,7 +54,7 @@ def merge_sort(instruction: Instruction, target: Target) -> SortKernels:
         copying = _MergeSort(instruction, target, changes=False)
         copying.copy_slices()
         steps.append((copying.builder.kernel, (*arrays, *spares)))
-    return SortKernels(tuple(steps))
+    return SortKernels(tuple(steps), spare_bytes(instruction))
 
 
 class _MergeSort(SliceSorter):

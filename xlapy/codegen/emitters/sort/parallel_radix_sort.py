@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.sort.radix_sort import DIGIT_BITS, DIGIT_VALUES, digit, increment, low_bits, sum_before
-from xlapy.codegen.emitters.sort.slices import SliceSorter, SortKernels
+from xlapy.codegen.emitters.sort.slices import SliceSorter, SortKernels, Spare, spare_bytes
 from xlapy.codegen.region import kernel_builder
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
@@ -50,7 +50,7 @@ def parallel_radix_sort(instruction: Instruction, target: Target, key: SortKey) 
         arrays, spares = spares, arrays
     if arrays[0] != 0:
         steps.append((sort.copying(), (*arrays, *spares)))
-    sizes = (I32.byte_size * sort.count_size, I64.byte_size * sort.state_size)
+    sizes = (*spare_bytes(instruction), I32.byte_size * sort.count_size, I64.byte_size * sort.state_size)
     return SortKernels(tuple(steps), sizes)
 
 
@@ -72,7 +72,8 @@ class _ParallelRadixSort:
         return sorter.builder.buffer("counts", I32, self.count_size, written=True)
 
     def _sorter(self, *, has_spare: bool) -> SliceSorter:
-        return SliceSorter(self.instruction, self.target, changes=False, has_spare=has_spare)
+        spare = Spare.ARRAYS if has_spare else Spare.NONE
+        return SliceSorter(self.instruction, self.target, changes=False, spare=spare)
 
     def _digit(self, sorter: SliceSorter, elements: Sequence[Element], low: Value) -> Affine:
         builder = sorter.builder

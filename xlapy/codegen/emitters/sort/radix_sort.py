@@ -1,18 +1,18 @@
 """Stable radix sort of each slice by integer keys, from the lowest digit to the highest.
 
 One pass over a slice builds a histogram of each digit. Prefix sums of a histogram say where the elements with each
-value begin. Then, for each digit, the elements move in order from the arrays to the spare buffers, and back for the
-next digit. A digit with the same value in the whole slice is only copied. Does not depend on what the keys mean.
+value begin. Then, for each digit, the elements move in order from the arrays to their spares, and back for the next
+digit. A digit with the same value in the whole slice is only copied. Does not depend on what the keys mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy.codegen.emitters.sort.slices import SliceSorter
+from xlapy.codegen.emitters.sort.slices import SliceSorter, SortKernels, spare_bytes, spare_of_slices
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import I32, I64, Affine, AxisKind, Buffer, Builder, Kernel, Value
+from xlapy.loops import I32, I64, Affine, AxisKind, Buffer, Builder, Value
 from xlapy.lower import Element, register_type
 from xlapy.lower.sort_keys import SortKey
 
@@ -64,12 +64,13 @@ class RadixSort(SliceSorter):
     """The radix sort of one sort instruction."""
 
     def __init__(self, instruction: Instruction, target: Target, key: SortKey) -> None:
-        super().__init__(instruction, target)
+        super().__init__(instruction, target, spare=spare_of_slices(instruction))
         self.key = key
         self.low_bits = low_bits(key)
         self.counts = self.builder.scratch("counts", I32, len(self.low_bits) * DIGIT_VALUES)
 
-    def build(self) -> Kernel:
+    def build(self) -> SortKernels:
+        """Returns the kernel, which sorts the arrays in place."""
         builder = self.builder
         with self.slices() as start:
             with builder.loop(self.counts.size, AxisKind.VECTOR, width=builder.lanes(I32)) as entry:
@@ -89,7 +90,9 @@ class RadixSort(SliceSorter):
                 source, target = target, source
             if source is self.spare:
                 self.copy(self.spare, self.arrays, start)
-        return builder.kernel
+        numbers = tuple(range(len(builder.kernel.buffers)))
+        has_arrays = len(numbers) > len(self.arrays)
+        return SortKernels(((builder.kernel, numbers),), spare_bytes(self.instruction) if has_arrays else ())
 
     def histogram_entry(self, elements: Sequence[Element], number: int) -> Affine:
         """The position in `counts` of the entry for one digit of an element."""

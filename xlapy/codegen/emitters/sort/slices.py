@@ -9,38 +9,64 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 
 from xlapy.codegen.region import kernel_builder, result_buffer
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, AxisKind, Buffer, Kernel, Value
-from xlapy.lower import Element, Lowering, load_element, store_element
+from xlapy.lower import Element, Lowering, components, load_element, storage_type, store_element
 from xlapy.lower.core import delinear, linear
 
 MAX_PARALLEL_SLICES = 4
 """The largest number of slices whose blocks are tasks. More slices are tasks themselves."""
+
+MAX_SPARE_SLICE_BYTES = 1 << 20
+"""The largest size in bytes of the spare slices of a task. Longer slices have spare buffers for whole arrays."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortKernels:
     """The kernels of a sort, in the order in which they run.
 
-    steps: each kernel with the numbers of its buffers: of the arrays, then of a spare buffer for each array, then of
-    the temporaries. temporaries: the size of each in bytes.
+    steps: each kernel with the numbers of its buffers: of the arrays, then of the temporaries. temporaries: the size of
+    each in bytes.
     """
 
     steps: tuple[tuple[Kernel, tuple[int, ...]], ...]
     temporaries: tuple[int, ...] = ()
 
 
-class SliceSorter:
-    """The arrays of a sort, which are sorted in place or moved to a spare buffer for each.
+class Spare(Enum):
+    """Where elements move while slices are sorted."""
 
-    changes: whether the kernel changes the arrays. has_spare: whether it has the spare buffers.
+    NONE = "none"
+    ARRAYS = "arrays"
+    """Each array has a spare buffer of the same size."""
+    SLICE = "slice"
+    """Scratch memory of the task has a spare slice for each array."""
+
+
+def spare_of_slices(instruction: Instruction) -> Spare:
+    """Returns where the elements of slices move that are tasks: to scratch memory, if a slice fits."""
+    length = instruction.operands[0].shape.dimensions[instruction.dimension]
+    size = sum(operand.shape.element_type.byte_size for operand in instruction.operands) * length
+    return Spare.SLICE if size <= MAX_SPARE_SLICE_BYTES else Spare.ARRAYS
+
+
+def spare_bytes(instruction: Instruction) -> tuple[int, ...]:
+    """Returns the sizes in bytes of spare buffers for all arrays."""
+    return tuple(o.shape.size * o.shape.element_type.byte_size for o in instruction.operands)
+
+
+class SliceSorter:
+    """The arrays of a sort, which are sorted in place or moved to their spares.
+
+    changes: whether the kernel changes the arrays.
     """
 
     def __init__(
-        self, instruction: Instruction, target: Target, *, changes: bool = True, has_spare: bool = True
+        self, instruction: Instruction, target: Target, *, changes: bool = True, spare: Spare = Spare.ARRAYS
     ) -> None:
         self.instruction = instruction
         self.builder = kernel_builder(instruction.name, target)
@@ -49,14 +75,21 @@ class SliceSorter:
         self.arrays = [result_buffer(self.builder, shape, f"array{n}") for n, shape in enumerate(shapes)]
         for buffer in self.arrays:
             buffer.written = changes
-        spares = shapes if has_spare else []
-        self.spare = [result_buffer(self.builder, shape, f"spare{n}") for n, shape in enumerate(spares)]
         self.dimensions = shapes[0].dimensions
         self.axis = instruction.dimension
         self.length = self.dimensions[self.axis]
         self.others = [size for d, size in enumerate(self.dimensions) if d != self.axis]
         self.stride = math.prod(self.dimensions[self.axis + 1 :])
         self.lowering = Lowering(self.builder, {})
+        self.spare: list[Buffer] = []
+        if spare is Spare.ARRAYS:
+            self.spare = [result_buffer(self.builder, shape, f"spare{n}") for n, shape in enumerate(shapes)]
+        elif spare is Spare.SLICE:
+            self.spare = [
+                self.builder.scratch(f"spare{n}", storage_type(t), self.length * components(t))
+                for n, t in enumerate(self.types)
+            ]
+        self._spare_slice = frozenset(self.spare if spare is Spare.SLICE else ())
 
     @contextmanager
     def slices(self) -> Iterator[Affine]:
@@ -77,11 +110,15 @@ class SliceSorter:
         return linear((*index[: self.axis], Affine(), *index[self.axis :]), self.dimensions)
 
     def load(self, buffers: Sequence[Buffer], start: Affine, position: Affine) -> list[Element]:
-        offset = start + position * self.stride
+        offset = self._offset(buffers, start, position)
         return [load_element(self.builder, b, offset, t) for b, t in zip(buffers, self.types, strict=True)]
 
+    def _offset(self, buffers: Sequence[Buffer], start: Affine, position: Affine) -> Affine:
+        """The offset of an element of a slice. A spare slice is contiguous."""
+        return position if buffers[0] in self._spare_slice else start + position * self.stride
+
     def store(self, buffers: Sequence[Buffer], start: Affine, position: Affine, elements: Sequence[Element]) -> None:
-        offset = start + position * self.stride
+        offset = self._offset(buffers, start, position)
         for buffer, t, element in zip(buffers, self.types, elements, strict=True):
             store_element(self.builder, buffer, offset, element, t)
 

@@ -35,5 +35,4 @@ def sort_kernels(instruction: Instruction, target: Target) -> SortKernels:
     is_parallel = length >= RADIX_PARALLEL_LENGTH and math.prod(dimensions) < MAX_PARALLEL_SLICES * length
     if is_parallel and target.processors > 1:
         return parallel_radix_sort(instruction, target, key)
-    kernel = RadixSort(instruction, target, key).build()
-    return SortKernels(((kernel, tuple(range(len(kernel.buffers)))),))
+    return RadixSort(instruction, target, key).build()
