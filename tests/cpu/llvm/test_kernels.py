@@ -283,7 +283,7 @@ def test_scratch_memory_is_bounded():
 
 
 @pytest.mark.parametrize("type", [I8, F32, F64])
-@pytest.mark.parametrize("apart", [-3, -1, 1, 2, 3, 7, 16, 17])
+@pytest.mark.parametrize("apart", [-17, -16, -3, -2, -1, 1, 2, 3, 7, 16, 17])
 def test_strided_loads_do_not_read_past_the_last_element(type: ScalarType, apart: int):
     lanes = 16
     size = (3 * lanes - 1) * abs(apart) + 1
@@ -304,19 +304,36 @@ def test_strided_loads_do_not_read_past_the_last_element(type: ScalarType, apart
 
 @pytest.mark.parametrize("apart", [2, 3, 4, 6, 16])
 @pytest.mark.parametrize("order", [1, -1])
-def test_interleaved_elements_are_loaded_and_stored_as_vectors(apart: int, order: int):
-    """Vectors and a tail; one kernel interleaves arrays, another deinterleaves them."""
+@pytest.mark.parametrize("backward", [False, True])
+def test_interleaved_elements_are_loaded_and_stored_as_vectors(apart: int, order: int, backward: bool):
+    """Vectors and a tail; one kernel interleaves arrays, another deinterleaves them. backward: groups of interleaved
+    elements are in the opposite order."""
     size = 53
     for together in (True, False):
         b = Builder("between")
         source, target = b.buffer("in", F32, size * apart), b.buffer("out", F32, size * apart, written=True)
         with b.loop(size, AxisKind.VECTOR, width=16) as i:
-            places = [(i * apart + n, i + n * size) for n in range(apart)]
+            group = i * -1 + (size - 1) if backward else i
+            places = [(group * apart + n, i + n * size) for n in range(apart)]
             pairs = [(near, far) if together else (far, near) for near, far in places]
             values = [b.load(source, read) for _, read in pairs]
             for (written, _), value in list(zip(pairs, values, strict=True))[::order]:
                 b.store(target, written, value)
         assert_same(b.kernel)
+
+
+@pytest.mark.parametrize("apart", [-16, -2, 2, 16])
+def test_whole_vectors_of_interleaved_elements_are_shuffled(apart: int):
+    count, begin = abs(apart), max(0, 47 * -apart)
+    b = Builder("between")
+    source, target = b.buffer("in", F32, 48 * count), b.buffer("out", F32, 48 * count, written=True)
+    with b.loop(48, AxisKind.VECTOR, width=16) as i:
+        values = [b.load(source, i * apart + (begin + n)) for n in range(count)]
+        for n, value in enumerate(values):
+            b.store(target, i * apart + (begin + n), b.add(value, value))
+    text = module_text(b.kernel)
+    assert "masked.gather" not in text and "masked.scatter" not in text
+    assert_same(b.kernel)
 
 
 def test_partial_stores_leave_other_elements_unchanged():

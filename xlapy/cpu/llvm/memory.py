@@ -1,7 +1,7 @@
 """Emits operands, index values and memory accesses of loop IR.
 
-Contiguous elements are loaded and stored as one vector. Elements with a small constant stride are shuffled out of
-contiguous vectors and back into them. All others are gathered and scattered.
+Contiguous elements are loaded and stored as one vector. Elements with a small constant stride, forward or backward, are
+shuffled out of contiguous vectors and back into them. All others are gathered and scattered.
 
 Responsible for registers of values, addresses, accesses and their masks. Does not depend on control flow or HLO.
 """
@@ -32,8 +32,8 @@ _MAX_I32_INDEX = 1 << 31
 """Indices below this value are divided in lanes of 32 bits."""
 
 _MAX_SHUFFLE_STRIDE = 16
-"""The largest stride, in elements, for which accesses use contiguous vectors and shuffles instead of gathers and
-scatters."""
+"""The largest stride, in elements and in either direction, for which accesses use contiguous vectors and shuffles
+instead of gathers and scatters."""
 
 
 class MemoryEmitter:
@@ -201,7 +201,7 @@ class MemoryEmitter:
                 return self.ir.assign(f"load {vector}, ptr {address}, align {size}")
             self.check_lanes("loads", place, lanes, count)
             return self.masked_load(value.type, address, lanes, otherwise, size)
-        if count == 1 and lanes is None and stride is not None and 1 < stride <= _MAX_SHUFFLE_STRIDE:
+        if count == 1 and lanes is None and stride is not None and 1 < abs(stride) <= _MAX_SHUFFLE_STRIDE:
             return self.load_strided(value.type, place, stride)
         if count == 1 and stride == -1 and lanes is None:
             address = self.address(place, 1 - self.lanes)
@@ -213,13 +213,15 @@ class MemoryEmitter:
 
     def load_strided(self, type: ScalarType, place: Location, stride: int) -> str:
         """Loads elements with a constant stride: as many contiguous vectors, and shuffles."""
-        offset, size = place.offset, place.buffer.size
+        offset, size, lanes = place.offset, place.buffer.size, range(self.lanes)
+        if stride < 0:  # the last lane has the first element
+            offset, stride, lanes = offset + (self.lanes - 1) * stride, -stride, range(self.lanes - 1, -1, -1)
         if size % stride or any(factor % stride for _, factor in offset.terms):
             # the last vector ends with the last element, so that nothing after it is read
             last = (self.lanes - 1) * (stride - 1)
             offsets = [*range(0, last, self.lanes), last]
             vectors = self.load_contiguous(type, place.buffer, offset, offsets)
-            return deinterleave(self.ir, type, vectors, range(0, stride * self.lanes, stride), offsets)
+            return deinterleave(self.ir, type, vectors, [lane * stride for lane in lanes], offsets)
         # the array consists of groups of `stride` elements: other loads use other elements of the same vectors
         rest = offset.constant % stride
         first, offsets = offset - rest, list(range(0, stride * self.lanes, self.lanes))
@@ -229,7 +231,7 @@ class MemoryEmitter:
             known = self.load_contiguous(type, place.buffer, first, offsets)
             if not place.buffer.written:
                 self.contiguous_vectors[key] = known
-        return deinterleave(self.ir, type, known, range(rest, rest + stride * self.lanes, stride), offsets)
+        return deinterleave(self.ir, type, known, [rest + lane * stride for lane in lanes], offsets)
 
     def load_contiguous(self, type: ScalarType, buffer: Buffer, start: Affine, offsets: Sequence[int]) -> list[str]:
         """Loads contiguous vectors that start at the given offsets from lane 0."""
@@ -346,7 +348,7 @@ class MemoryEmitter:
 
     def interleaved_groups(self, stores: list[Store]) -> list[list[Store]]:
         """Splits the stores to one buffer into groups that fill memory; returns nothing if that is not possible."""
-        stride = self.stride(stores[0].location) or 0
+        stride = abs(self.stride(stores[0].location) or 0)
         groups = [stores[n : n + stride] for n in range(0, len(stores), max(stride, 1))]
         return groups if 1 < stride <= _MAX_SHUFFLE_STRIDE and all(map(self.fills_memory, groups)) else []
 
@@ -354,17 +356,18 @@ class MemoryEmitter:
         """Whether as many stores as their stride write to adjacent elements, each exactly once."""
         places = sorted(store.location.offset.constant for store in stores)
         alike = all(s.location.offset.terms == stores[0].location.offset.terms and s.mask is None for s in stores)
-        stride = self.stride(stores[0].location)
-        return alike and len(stores) == stride and places == list(range(places[0], places[0] + stride))
+        is_group = len(stores) == abs(self.stride(stores[0].location) or 0)
+        return alike and is_group and places == list(range(places[0], places[0] + len(stores)))
 
     def store_interleaved(self, stores: Sequence[Store]) -> None:
         """Stores interleaved elements as contiguous vectors."""
         ordered = sorted(stores, key=lambda store: store.location.offset.constant)
         place, type = ordered[0].location, ordered[0].value.type
         registers = [self.operand(store.value, self.lanes) for store in ordered]
-        vector = llvm_type(type, self.lanes)
-        for number, register in enumerate(interleave(self.ir, type, registers, self.lanes)):
-            offset = number * self.lanes
+        vector, stride = llvm_type(type, self.lanes), self.stride(place) or 0
+        first = min(0, stride * (self.lanes - 1))
+        for number, register in enumerate(interleave(self.ir, type, registers, self.lanes, reverse=stride < 0)):
+            offset = first + number * self.lanes
             self.store_vector(place, offset, f"{vector} {register}, ptr {self.address(place, offset)}")
 
     def store_vector(self, place: Location, offset: int, store: str) -> None:

@@ -18,7 +18,10 @@ from xlapy.loops import ScalarType
 def deinterleave(
     ir: IrBuilder, type: ScalarType, vectors: Sequence[str], places: Sequence[int], offsets: list[int]
 ) -> str:
-    """Returns the elements at some positions of contiguous vectors, which start at increasing offsets."""
+    """Returns the elements at some positions of contiguous vectors, which start at increasing offsets.
+
+    places: the position of each lane, in any order.
+    """
     lanes = len(places)
 
     def lane_of(number: int, lane: int) -> int | None:
@@ -28,13 +31,19 @@ def deinterleave(
     return _chained(ir, type, vectors, lanes, lane_of)
 
 
-def interleave(ir: IrBuilder, type: ScalarType, registers: Sequence[str], lanes: int) -> list[str]:
-    """Returns the vectors that contain the first lanes of all registers, then their second lanes, and so on."""
+def interleave(
+    ir: IrBuilder, type: ScalarType, registers: Sequence[str], lanes: int, *, reverse: bool = False
+) -> list[str]:
+    """Returns the vectors that contain the first lanes of all registers, then their second lanes, and so on.
+
+    reverse: the last lanes come first.
+    """
     count = len(registers)
 
     def vector(first: int) -> str:
         def lane_of(number: int, lane: int) -> int | None:
-            return (first + lane) // count if (first + lane) % count == number else None
+            place, register = divmod(first + lane, count)
+            return None if register != number else lanes - 1 - place if reverse else place
 
         return _chained(ir, type, registers, lanes, lane_of)
 
