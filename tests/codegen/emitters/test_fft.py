@@ -168,12 +168,19 @@ def test_imaginary_parts_at_the_ends_of_half_a_spectrum_are_ignored():
     ends = x.copy()
     ends[:, [0, -1]] += 5j
     np.testing.assert_array_equal(np.asarray(CPU.compile(text)(ends)), np.asarray(CPU.compile(text)(x)))
+    long = numbers("IRFFT", (3, 2049), "float32")
+    text = transform_text("IRFFT", long, (3, 4096), (4096,))
+    found = np.asarray(CPU.compile(text)(long))
+    long[:, [0, -1]] += 5j
+    np.testing.assert_array_equal(np.asarray(CPU.compile(text)(long)), found)
     text = transform_text("IRFFT", x, (20, 17), (17,))
     ends[:, -1] = x[:, -1]
     np.testing.assert_array_equal(np.asarray(CPU.compile(text)(ends)), np.asarray(CPU.compile(text)(x)))
 
 
-@pytest.mark.parametrize(("kind", "length"), [("RFFT", 15), ("IRFFT", 37), ("FFT", 37), ("FFT", 47)])
+@pytest.mark.parametrize(
+    ("kind", "length"), [("RFFT", 15), ("IRFFT", 37), ("FFT", 37), ("FFT", 47), ("RFFT", 4096), ("IRFFT", 4096)]
+)
 def test_a_row_with_nan_does_not_change_other_rows(kind: str, length: int):
     points = length // 2 + 1 if kind == "IRFFT" else length
     x = numbers(kind, (18, points), "float32")
@@ -209,6 +216,32 @@ def test_transforms_work_in_the_memory_of_their_results(dimensions: tuple[int, .
     x = np.zeros(dimensions, np.complex64)
     compiled = CPU.compile(transform_text("FFT", x, x.shape, x.shape[-count:]))
     assert compiled.memory_analysis().temp_size_in_bytes == 0
+
+
+@pytest.mark.parametrize("kind", ["RFFT", "IRFFT"])
+@pytest.mark.parametrize("dimensions", [(1 << 18,), (1 << 22,), (3, 96 * 1024), (40, 2048), (2, 32)], ids=str)
+def test_transforms_of_real_numbers_work_in_the_memory_of_their_results(kind: str, dimensions: tuple[int, ...]):
+    """One to three kernels; few and many rows."""
+    *leading, length = dimensions
+    half = (*leading, length // 2 + 1)
+    x, result = (
+        (np.zeros(dimensions, np.float32), half) if kind == "RFFT" else (np.zeros(half, np.complex64), dimensions)
+    )
+    compiled = CPU.compile(transform_text(kind, x, result, (length,)))
+    assert compiled.memory_analysis().temp_size_in_bytes == 0
+
+
+@pytest.mark.parametrize("kind", ["RFFT", "IRFFT"])
+@pytest.mark.parametrize("length", [2 * 64, 2 * 93, 2 * 1023, 2 * 1024, 2 * 2100, 2 * 31**2 * 5])
+@pytest.mark.parametrize("rows", [1, 3, 8, 17])
+def test_long_rows_of_real_numbers(kind: str, length: int, rows: int):
+    """Halves of an even and of an odd number of points, in one kernel and in two."""
+    assert_transformed(kind, (rows, length), 1, "float64" if rows == 3 else "float32")
+
+
+def test_three_kernels_of_real_numbers():
+    for kind in ("RFFT", "IRFFT"):
+        assert_transformed(kind, (2, 3 * (1 << 21)), 1, "float32")
 
 
 # -- plans and kernels

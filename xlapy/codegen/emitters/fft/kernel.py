@@ -93,11 +93,14 @@ class FftEmitter:
         if transform.reals:
             half = points // 2 + 1
             self.points_in, self.points_out = (points, half) if sign < 0 else (half, points)
-        rows = transform.size // points
         assert transform.keeps_places or not in_place
-        operand = None if in_place else builder.buffer("operand", type, self.parts_in * rows * self.points_in)
+        size_in, size_out = (
+            max(axis.size * stride for axis, stride in zip(transform.axes, strides, strict=True))
+            for strides in zip(*((axis.source, axis.target) for axis in transform.axes), strict=True)
+        )
+        operand = None if in_place else builder.buffer("operand", type, self.parts_in * size_in)
         self.twiddles = builder.buffer("roots", type, 0)
-        self.result = builder.buffer("result", type, self.parts_out * rows * self.points_out, written=True)
+        self.result = builder.buffer("result", type, self.parts_out * size_out, written=True)
         # all points of a transform are read before the first result is stored
         self.operand = operand or self.result
         self.butterflies = Butterflies(builder, sign)
@@ -269,9 +272,9 @@ class FftEmitter:
 
     # -- twiddle factors
 
-    def root(self, table: int, number: Affine) -> Point:
+    def root(self, table: int, number: Affine, mask: Value | None = None) -> Point:
         offset = number * 2 + table
-        return self.builder.load(self.twiddles, offset), self.builder.load(self.twiddles, offset + 1)
+        return self.builder.load(self.twiddles, offset, mask), self.builder.load(self.twiddles, offset + 1, mask)
 
     def add_pass_tables(self) -> list[int]:
         """Adds the twiddle factors of all passes to `tables`; returns where those of each pass begin."""
@@ -283,7 +286,13 @@ class FftEmitter:
             length = rest
         self.twiddle_tables = self.add_twiddle_tables()
         points = self.transform.points.size
-        self.halving = self.add_table(np.arange(points // 2 + 1), 2 * points) if self.transform.halves else 0
+        self.halving = 0
+        """Where the table begins with the roots of unity of twice the length."""
+        if self.transform.halves:
+            self.halving = self.add_table(np.arange(points // 2 + 1), 2 * points)
+        if self.transform.packs:
+            points = self.transform.size // self.transform.outer[0].size
+            self.halving = self.add_table(np.arange(points), 2 * points)
         return starts
 
     def add_table(self, powers: Array, length: int, scale: float = 1.0) -> int:
@@ -341,10 +350,28 @@ class FftEmitter:
         axes = self.transform
 
         def load(point: Affine, lane: Affine) -> Point:
-            place = self.begin + point * axes.points.source + (self.group * self.width + lane) * axes.lanes.source
-            return self.load_parts(self.operand, place, self.lane_mask(lane, count))
+            place = point * axes.points.source + (self.group * self.width + lane) * axes.lanes.source
+            mask = self.lane_mask(lane, count)
+            if axes.packs:
+                return self.packed_point(place, mask)
+            return self.load_parts(self.operand, self.begin + place, mask)
 
         return load
+
+    def packed_point(self, place: Affine, mask: Value | None) -> Point:
+        """Twice the point of the complex transform at a place in the first outer position, from half the spectrum of
+        real numbers. The imaginary parts of the first and the last number of the spectrum are ignored."""
+        builder, whole = self.builder, self.transform.outer[0]
+        row = self.task_index[0] * whole.source
+        number = self.begin - row + place
+        (a, b), (c, d) = (
+            self.load_parts(self.operand, row + position, mask)
+            for position in (number, number * -1 + (whole.source - 1))
+        )
+        is_first, zero = builder.compare("eq", builder.value_of(number), builder.zero(I64)), builder.zero(self.type)
+        b, d = (builder.select(is_first, zero, part) for part in (b, d))
+        even, odd = even_and_odd_parts(builder, (a, b), (c, d))
+        return self.butterflies.sub(even, self.butterflies.times(odd, self.root(self.halving, number, mask)))
 
     def result_store(self, tiles: Buffer, count: Value | None) -> Store:
         """A store of results, times twiddle factors and scale, to the result or to tiles that are transposed later."""

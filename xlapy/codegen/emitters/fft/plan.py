@@ -59,6 +59,9 @@ class Transform:
     """Whether the numbers on one side are real, two per point; the other side then has one more point."""
     reals: bool = False
     """Whether the numbers on one side are real, one per point; the other side has the first half of the points."""
+    packs: bool = False
+    """Whether the operand is half the spectrum of rows of real numbers, from which the points are formed: each point
+    from itself and from its mirror. A row, a position on the first outer axis, has one more number in the operand."""
 
     @property
     def size(self) -> int:
@@ -66,28 +69,33 @@ class Transform:
         return self.points.size * self.lanes.size * prod(axis.size for axis in self.outer)
 
     @property
+    def axes(self) -> tuple[Axis, ...]:
+        return (self.points, self.lanes, *self.outer)
+
+    @property
     def keeps_places(self) -> bool:
         """Whether each result has the place of an operand of the same transform, so that both can share memory."""
-        return not (self.halves or self.reals) and all(
-            axis.source == axis.target for axis in (self.points, self.lanes, *self.outer)
-        )
+        return not (self.halves or self.reals) and all(axis.source == axis.target for axis in self.axes)
 
 
-def plan_transforms(length: int, outer: int, inner: int, max_points: int, lanes: int) -> list[Transform] | None:
+def plan_transforms(
+    length: int, outer: int, inner: int, max_points: int, lanes: int, pitches: tuple[int, int] | None = None
+) -> list[Transform] | None:
     """Plans the transforms of the middle dimension of [outer, length, inner]; returns None if kernels cannot do them.
 
-    max_points: of one kernel. lanes: of a vector register.
+    max_points: of one kernel. lanes: of a vector register. pitches: the distance of the outer positions in the operand
+    and in the result, if there may be numbers between them.
     """
     if not is_smooth(length):
         return _convolution(length, outer, inner, max_points, lanes)
     is_split = length > max_points or (inner == 1 and outer < lanes and length >= MIN_SPLIT_POINTS)
-    whole = Axis(outer, length * inner, length * inner)
+    whole = Axis(outer, *(pitches or (length * inner, length * inner)))
     factors = _factors(length, max_points) if is_split else None
     if factors is None:
         if length > max_points:
             return None
         if inner == 1:
-            return [Transform(Axis(length, 1, 1), Axis(outer, length, length))]
+            return [Transform(Axis(length, 1, 1), whole)]
         return [Transform(Axis(length, inner, inner), Axis(inner, 1, 1), (whole,))]
     return _rows(factors, whole) if inner == 1 else _columns(factors, whole, inner)
 
@@ -108,11 +116,11 @@ def _convolution(length: int, outer: int, inner: int, max_points: int, lanes: in
 def _rows(factors: tuple[int, ...], whole: Axis) -> list[Transform]:
     """Splits a contiguous dimension: the lanes of each transform are points of the other."""
     first, rest = factors[0], prod(factors[1:])
-    length = first * rest
+    length, later = first * rest, Axis(whole.size, whole.target, whole.target)
     if len(factors) == 2:
         return [
             Transform(Axis(first, rest, 1), Axis(rest, 1, first), (whole,), Twiddle(length)),
-            Transform(Axis(rest, first, first), Axis(first, 1, 1), (whole,)),
+            Transform(Axis(rest, first, first), Axis(first, 1, 1), (later,)),
         ]
     second, third = factors[1:]
     between = Axis(second, third, first)
@@ -124,8 +132,8 @@ def _rows(factors: tuple[int, ...], whole: Axis) -> list[Transform]:
             (whole, between),
             Twiddle(length, outer=1, apart=third),
         ),
-        Transform(Axis(second, first, first), Axis(first, 1, 1), (whole, inner), Twiddle(rest, outer=1, lanes=False)),
-        Transform(inner, Axis(second * first, 1, 1), (whole,)),
+        Transform(Axis(second, first, first), Axis(first, 1, 1), (later, inner), Twiddle(rest, outer=1, lanes=False)),
+        Transform(inner, Axis(second * first, 1, 1), (later,)),
     ]
 
 

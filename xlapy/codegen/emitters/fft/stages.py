@@ -7,7 +7,7 @@ stages or on what kernels do inside.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
@@ -15,11 +15,18 @@ from xlapy.base.element_types import F32 as HLO_F32
 from xlapy.base.element_types import Array, PrimitiveType
 from xlapy.codegen.emitters.fft.kernel import max_points
 from xlapy.codegen.emitters.fft.kernels import fourier_kernel
-from xlapy.codegen.emitters.fft.plan import MAX_LONG_POINTS, Axis, Transform, is_smooth, plan_transforms
-from xlapy.codegen.emitters.fft.real_transforms import packing_kernel, real_twiddle_factors, unpacking_kernel
+from xlapy.codegen.emitters.fft.plan import (
+    MAX_LONG_POINTS,
+    MIN_SPLIT_POINTS,
+    Axis,
+    Transform,
+    is_smooth,
+    plan_transforms,
+)
+from xlapy.codegen.emitters.fft.real_transforms import unpacking_kernel, unpacking_twiddle_factors
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
-from xlapy.loops import F32, F64, Kernel, ScalarType
+from xlapy.loops import F32, F64, Kernel
 from xlapy.opcodes.linalg import FftAttributes, FftType
 
 
@@ -97,11 +104,19 @@ class _StageBuilder:
         outer, inner = prod(self.dimensions[:axis]), prod(self.dimensions[axis + 1 :])
         return self.complex_stages(length, outer, inner, 1 / length)
 
-    def complex_stages(self, length: int, outer: int, inner: int, scale: float) -> list[Stage] | None:
-        """Returns the stages of a complex transform. The last stage of an inverse transform applies the scale."""
-        plan = plan_transforms(length, outer, inner, self.max_points, self.lanes)
+    def complex_stages(
+        self, length: int, outer: int, inner: int, scale: float, pitches: tuple[int, int] | None = None
+    ) -> list[Stage] | None:
+        """Returns the stages of a complex transform. The last stage of an inverse transform applies the scale.
+
+        pitches: the distances of rows in the operand and in the result. If they are farther apart in the operand, it
+        has the spectrum of real numbers.
+        """
+        plan = plan_transforms(length, outer, inner, self.max_points, self.lanes, pitches)
         if plan is None:
             return None
+        if pitches is not None and pitches[0] > length:
+            plan[0] = replace(plan[0], packs=True)
         scales = [1.0] * (len(plan) - 1) + [scale if self.sign > 0 else 1.0]
         return [self.stage(*each) for each in zip(plan, scales, strict=True)]
 
@@ -110,10 +125,9 @@ class _StageBuilder:
             found = fourier_kernel(name, self.target, self.type, transform, self.sign, scale, in_place)
             return StageKernel(found.kernel, found.twiddles)
 
-        rows = transform.size // transform.points.size
-        size = transform.size + (rows if transform.halves and self.sign < 0 else 0)
+        size = max(axis.size * axis.target for axis in transform.axes)
         if transform.reals:
-            size = rows * (transform.points.size // 2 + 1)
+            size = transform.size // transform.points.size * (transform.points.size // 2 + 1)
         return Stage(emit, size, transform.keeps_places)
 
     def real_stages(self) -> list[Stage] | None:
@@ -126,14 +140,14 @@ class _StageBuilder:
                 return None
             pitches = (length, half + 1) if is_forward else (half + 1, length)
             return [self.stage(Transform(Axis(length, 1, 1), Axis(rows, *pitches), reals=True), scale)]
-        if rows >= self.lanes and half < self.max_points:
+        if half <= self.max_points and (rows >= self.lanes or half < MIN_SPLIT_POINTS):
             lanes = Axis(rows, half + (not is_forward), half + is_forward)
             return [self.stage(Transform(Axis(half, 1, 1), lanes, halves=True), scale)]
-        stages = self.complex_stages(half, rows, 1, scale)
-        if stages is None:
-            return None
-        stage = self.half_length_stage(unpacking_kernel if is_forward else packing_kernel, rows, half)
-        return [*stages, stage] if is_forward else [stage, *stages]
+        pitches = (half, half + 1) if is_forward else (half + 1, half)
+        stages = self.complex_stages(half, rows, 1, scale, pitches)
+        if stages is None or not is_forward:
+            return stages
+        return [*stages, self.unpacking_stage(rows, half)]
 
     def is_one_kernel(self, length: int, rows: int) -> bool:
         """Whether the transforms of rows of real numbers fit into a kernel. Of several kernels, the second one would
@@ -142,14 +156,12 @@ class _StageBuilder:
             return length <= MAX_LONG_POINTS * self.max_points
         return plan_transforms(length, rows, 1, self.max_points, self.lanes) is not None
 
-    def half_length_stage(
-        self, kernel: Callable[[str, Target, ScalarType, int, int], Kernel], rows: int, half: int
-    ) -> Stage:
-        """Returns the stage before or after the complex transform of half the length."""
-        twiddles = real_twiddle_factors(2 * half, self.sign, self.type)
-        size = half + 1 if self.kind is FftType.RFFT else half
+    def unpacking_stage(self, rows: int, half: int) -> Stage:
+        """Returns the stage after the complex transform of half the length, which works in place."""
 
-        def emit(name: str, _: bool) -> StageKernel:
-            return StageKernel(kernel(name, self.target, self.type, rows, half), twiddles)
+        def emit(name: str, in_place: bool) -> StageKernel:
+            assert in_place
+            kernel = unpacking_kernel(name, self.target, self.type, rows, half)
+            return StageKernel(kernel, unpacking_twiddle_factors(half, self.type))
 
-        return Stage(emit, rows * size)
+        return Stage(emit, rows * (half + 1), keeps_places=True)
