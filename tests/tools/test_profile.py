@@ -352,12 +352,12 @@ class TestCommand:
         assert invoke(["profile", file, "--repeat", "2"]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith("rows on cpu, 2 runs: ")
-        assert {line.split()[0] for line in lines[3:]} == {"d", "s.fusion"}
+        assert {line.split()[0] for line in lines[4:]} == {"d", "s.fusion"}
 
     def test_by_source(self, file, capsys):
         assert invoke(["profile", file, "--repeat", "2", "--by", "source"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert {line.split()[0] for line in lines[3:]} == {"f.py:12", "f.py:13", "f.py:14"}
+        assert {line.split()[0] for line in lines[4:]} == {"f.py:12", "f.py:13", "f.py:14"}
 
     def test_json_and_a_new_roofline_measurement(self, file, capsys, machine):
         assert invoke(["profile", file, "--repeat", "2", "--json", "--remeasure"]) == 0

@@ -1,8 +1,10 @@
-"""Descriptions for output: the role of a computation, and sizes in bytes."""
+"""Descriptions for output: the role of a computation, the contents of a fusion, and sizes in bytes."""
 
 from __future__ import annotations
 
+from xlapy import opcodes
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -18,6 +20,28 @@ def kind_of(computation: Computation) -> str:
         if called is computation
     )
     return ", ".join(uses) or "not called"
+
+
+def computing(instruction: Instruction) -> list[Instruction]:
+    """Returns the instructions of a fusion without parameters, constants and the tuple of results, but at least its
+    root; for any other instruction, itself."""
+    if instruction.op is not opcodes.FUSION:
+        return [instruction]
+    (fused,) = instruction.computations
+    left_out = (opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE)
+    return [one for one in fused if one.op not in left_out] or [fused.root_instruction]
+
+
+def contents_of(instruction: Instruction) -> str:
+    """Returns the contents of a fusion, such as `exponential, add x2`, or the target of a custom call; otherwise ""."""
+    if instruction.op is opcodes.CUSTOM_CALL:
+        return str(instruction.custom_call_target)
+    if instruction.op is not opcodes.FUSION:
+        return ""
+    counts: dict[str, int] = {}
+    for one in computing(instruction):
+        counts[one.op.name] = counts.get(one.op.name, 0) + 1
+    return ", ".join(name if count == 1 else f"{name} x{count}" for name, count in counts.items())
 
 
 def byte_text(count: int) -> str:

@@ -75,9 +75,13 @@ class NativeForms:
 
 def native_forms(module: Module) -> NativeForms:
     """Compiles a verified module for cpu. Raises `UnsupportedError` for a module that does not run there."""
-    config = module.config
-    donated = donated_leaves(module, ())
-    return forms_of(CpuBackend().compile_uncached(module, config.replica_count, config.num_partitions, donated))
+    return forms_of(compiled_for_cpu(module))
+
+
+def compiled_for_cpu(module: Module) -> Compiled:
+    """Compiles a verified module for cpu. Raises `UnsupportedError` for a module that does not run there."""
+    config, donated = module.config, donated_leaves(module, ())
+    return CpuBackend().compile_uncached(module, config.replica_count, config.num_partitions, donated)
 
 
 def forms_of(compiled: Compiled) -> NativeForms:

@@ -127,7 +127,7 @@ class ProgramBuilder:
         """What runs before all other thunks."""
         entry = module.entry_computation
         arguments = [
-            [StoredValue(self._add_argument(leaf), values.new(p.name)) for _, leaf in array_leaves(p.shape)]
+            [StoredValue(self._add_argument(leaf, p.name), values.new(p.name)) for _, leaf in array_leaves(p.shape)]
             for p in entry.parameters
         ]
         reusable = [self.program.arguments[number] for number in sorted(donated)]
@@ -220,7 +220,7 @@ class ProgramBuilder:
         names = self.program.implicit_arguments
         if op.name not in names:
             names.append(op.name)
-            self._add_argument(shape)
+            self._add_argument(shape, op.name)
         return self.program.arguments[names.index(op.name) - len(names)]
 
     def random_state(self) -> BufferSlice:
@@ -231,8 +231,9 @@ class ProgramBuilder:
             self._first_thunks.append(CopyThunk(initial, self._random_state))
         return self._random_state
 
-    def _add_argument(self, shape: Shape) -> BufferSlice:
-        slice_ = BufferSlice(shape.without_layout(), StorageClass.ARGUMENT, len(self.program.arguments))
+    def _add_argument(self, shape: Shape, name: str) -> BufferSlice:
+        number = len(self.program.arguments)
+        slice_ = BufferSlice(shape.without_layout(), StorageClass.ARGUMENT, number, name=name)
         self.program.arguments.append(slice_)
         return slice_
 

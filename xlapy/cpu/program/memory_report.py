@@ -28,6 +28,8 @@ class MemoryPeak:
     bytes: int
     live: Sequence[BufferSlice]
     """What is live there, the largest first."""
+    ranges: LiveRanges
+    """The positions at which each slice is live."""
 
 
 def program_bytes(program: NativeProgram) -> int:
@@ -44,23 +46,13 @@ def memory_peak(program: NativeProgram) -> MemoryPeak:
     position = max(range(len(live)), key=live.__getitem__)
     found = [s for s in ranges.first if _counts(s) and ranges.first[s] <= position <= _end(ranges, s, len(live))]
     found.sort(key=lambda slice_: (-slice_.size, ranges.first[slice_]))
-    return MemoryPeak(position, position_names(ranges).get(position, ""), live[position], found)
+    return MemoryPeak(position, position_names(ranges).get(position, ""), live[position], found, ranges)
 
 
 def print_timeline(program: NativeProgram) -> str:
     """Returns the bytes that are live at each thunk as bars, and what is live at the peak."""
-    ranges = LiveRanges(program.thunks)
-    live, names = _live_bytes(ranges), position_names(ranges)
     peak = memory_peak(program)
-    step = -(-len(live) // MAX_ROWS)
-    lines = [f"peak of {peak.bytes} bytes at position {peak.position}, {peak.label}"]
-    for begin in range(0, len(live), step):
-        position = max(range(begin, min(begin + step, len(live))), key=live.__getitem__)
-        bar = "#" * round(_BAR_WIDTH * live[position] / max(peak.bytes, 1))
-        mark = "  <- peak" if position == peak.position else ""
-        lines.append(
-            f"{position:>8}  {live[position]:>14}  {bar:<{_BAR_WIDTH}}  {names.get(position, '')}{mark}".rstrip()
-        )
+    lines = [f"peak of {peak.bytes} bytes at position {peak.position}, {peak.label}", *timeline_lines(program)]
     lines.append("live at the peak:")
     for slice_ in peak.live[:MAX_ROWS]:
         kind = "" if slice_.storage is StorageClass.TEMPORARY else f", result {slice_.number}"
@@ -69,6 +61,23 @@ def print_timeline(program: NativeProgram) -> str:
     if rest:
         lines.append(f"{sum(slice_.size for slice_ in rest):>24}  {len(rest)} smaller ones")
     return "\n".join(lines) + "\n"
+
+
+def timeline_lines(program: NativeProgram) -> list[str]:
+    """Returns the bytes of temporaries and results that are live at each thunk, as at most `MAX_ROWS` bars."""
+    ranges = LiveRanges(program.thunks)
+    live, names = _live_bytes(ranges), position_names(ranges)
+    peak = max(range(len(live)), key=live.__getitem__)
+    step = -(-len(live) // MAX_ROWS)
+    lines: list[str] = []
+    for begin in range(0, len(live), step):
+        position = max(range(begin, min(begin + step, len(live))), key=live.__getitem__)
+        bar = "#" * round(_BAR_WIDTH * live[position] / max(live[peak], 1))
+        mark = "  <- peak" if position == peak else ""
+        lines.append(
+            f"{position:>8}  {live[position]:>14}  {bar:<{_BAR_WIDTH}}  {names.get(position, '')}{mark}".rstrip()
+        )
+    return lines
 
 
 def position_names(ranges: LiveRanges) -> dict[int, str]:

@@ -1,4 +1,5 @@
-"""`xlapy explain`: follows one instruction from the user's source line to the assembly of its kernel.
+"""`xlapy explain`: follows one instruction from the user's source line to the assembly of its kernel, or shows what
+takes the memory of a program.
 
 Responsible for the command and for the sections of an explanation, as text and as HTML. Does not depend on how
 instructions are followed through the passes or on what the compiler generates.
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 import click
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.cpu.compiler import passes
+from xlapy.cpu.compiler import Compiled, passes
+from xlapy.cpu.program.memory_report import timeline_lines
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -24,7 +26,8 @@ from xlapy.tools.describe import kind_of
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.explain.instruction_tracker import InstructionTracker
 from xlapy.tools.files import check_writable, read_program, write_file
-from xlapy.tools.native_forms import KernelForm, NativeForms, native_forms
+from xlapy.tools.memory import program_memory, value_lines
+from xlapy.tools.native_forms import KernelForm, NativeForms, compiled_for_cpu, native_forms
 
 LINES = 40
 """Lines of a listing in the terminal, unless --full is given."""
@@ -40,27 +43,34 @@ class Section:
 
 
 @click.command()
-@click.argument("name")
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("arguments", nargs=-1, required=True, metavar="[NAME] FILE")
 @click.option(
     "--html", "page", type=click.Path(dir_okay=False), help="Write an HTML page with full listings instead of text."
 )
 @click.option("--full", is_flag=True, help=f"Print full listings instead of their first {LINES} lines.")
 @elided_constants_option
-def explain(name: str, file: str, page: str | None, full: bool, elided_constants: str) -> None:
+def explain(arguments: tuple[str, ...], page: str | None, full: bool, elided_constants: str) -> None:
     """Explain what the CPU compiler does with the instruction NAME of FILE (HLO or StableHLO; - for standard input).
 
     Shows its source line, the passes that changed it, the fusion decisions with their reasons, the thunks that compute
     it, the plan of each kernel with the strategies that were not chosen, and their loop IR, LLVM IR and assembly.
+
+    Without NAME, explains why the program needs the memory that it needs: how much is live at each point of a run, and
+    which values are live when it is most, with their source lines. The program does not run.
     """
+    if len(arguments) > 2:
+        raise click.UsageError(f"give an instruction and a file, or a file alone, not {len(arguments)} arguments")
     if page is not None:
         check_writable(page)
-    module = read_program(file)
+    module = read_program(arguments[-1])
     provide_elided_constants(module, elided_constants)
-    instruction = find_instruction(module, name)
-    sections = explanation(module, instruction)
+    if len(arguments) == 2:
+        instruction = find_instruction(module, arguments[0])
+        title, sections = instruction.name, explanation(module, instruction)
+    else:
+        title, sections = f"{module.name}: memory", memory_explanation(compiled_for_cpu(module))
     if page is not None:
-        text = explanation_page(instruction.name, sections)
+        text = explanation_page(title, sections)
         write_file(page, lambda sink: sink.write(text.encode("ascii")))
         return
     for line in explanation_lines(sections, None if full else LINES):
@@ -91,6 +101,17 @@ def explanation(module: Module, instruction: Instruction) -> list[Section]:
     if decisions:
         sections.append(Section("fusion", [decision.text for decision in decisions]))
     return [*sections, *_native_sections(tracker.current, native)]
+
+
+def memory_explanation(compiled: Compiled) -> list[Section]:
+    """Returns the sections on the memory of a program: totals, the bytes live at each thunk, the values at the peak."""
+    found = program_memory(compiled)
+    return [
+        Section("memory of a run on one device", [found.summary, found.peak_text]),
+        Section("live bytes of results and temporaries", timeline_lines(compiled.program)),
+        Section(f"live at the peak, in {found.peak_at or 'no thunk'}", list(value_lines(found.live, found.peak))),
+        Section("arguments", list(value_lines(found.largest_arguments, found.arguments))),
+    ]
 
 
 def _facts(instruction: Instruction) -> list[str]:

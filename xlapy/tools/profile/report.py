@@ -16,6 +16,7 @@ from rich.text import Text
 from xlapy.analysis.cost import instruction_costs
 from xlapy.hlo.module import Module
 from xlapy.runtime.machine import Machine
+from xlapy.tools.memory import ProgramMemory
 from xlapy.tools.profile.rows import HostCallback, Row, Share, all_rows, shares_by
 
 
@@ -38,6 +39,8 @@ class Profile:
     devices: int = 1
     host_callbacks: Sequence[HostCallback] = ()
     """The instructions that the host computes, most expensive first."""
+    memory: ProgramMemory | None = None
+    """The memory of a run; None if it is unknown before the run."""
 
     @property
     def thunk_seconds(self) -> float:
@@ -68,6 +71,8 @@ class Profile:
                 f"the host computes {one.name} ({one.opcode}) {_count_text(one.executions)} times per run, "
                 f"{time_text(one.seconds)} ({share:.1%}): {one.reason}"
             ]
+        if self.memory is not None:
+            lines += [f"{self.memory.summary}; {self.memory.peak_text}"]
         if self.machine is not None:
             lines += [_limits_text(self.machine)]
         return lines
@@ -88,6 +93,7 @@ class Profile:
             "instrumented_seconds": self.instrumented_wall,
             "thunk_seconds": self.thunk_seconds,
             "host_callbacks": [asdict(one) for one in self.host_callbacks],
+            "memory": None if self.memory is None else asdict(self.memory),
             "machine": None if self.machine is None else _machine_json(self.machine),
             "rows": [_row_json(depth, row, self.wall) for depth, row in all_rows(self.rows)],
             "by_source": [_share_json(share, self.wall) for share in self.shares("source")],

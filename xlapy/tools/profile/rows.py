@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from xlapy import opcodes
 from xlapy.analysis.cost import TRANSCENDENTAL_COST, Cost, element_cost
 from xlapy.hlo.instruction import Instruction
 from xlapy.text.describe import framework_name_of, source_of
+from xlapy.tools.describe import computing, contents_of
 
 FAR_FROM_LIMITS = 0.2
 """Fraction of the machine's limits below which neither memory nor arithmetic explains the time."""
@@ -81,16 +81,7 @@ class Row:
     @property
     def inside(self) -> str:
         """The contents of a fusion, such as `exponential, add x2`, or the target of a custom call; otherwise ""."""
-        if self.instruction is None:
-            return ""
-        if self.instruction.op is opcodes.CUSTOM_CALL:
-            return str(self.instruction.custom_call_target)
-        if self.instruction.op is not opcodes.FUSION:
-            return ""
-        counts: dict[str, int] = {}
-        for one in computing(self.instruction):
-            counts[one.op.name] = counts.get(one.op.name, 0) + 1
-        return ", ".join(name if count == 1 else f"{name} x{count}" for name, count in counts.items())
+        return "" if self.instruction is None else contents_of(self.instruction)
 
     def per_second(self, amount: float) -> float:
         return amount / self.seconds if self.seconds > 0 else 0.0
@@ -220,16 +211,6 @@ def _parts(row: Row, key: str, costs: dict[Instruction, Cost]) -> dict[str, floa
         name = one.op.name if key == "opcode" else source_of(one) or row.source or "(no line)"
         parts[name] = parts.get(name, 0.0) + (weight / total if total else 1 / len(inside))
     return parts
-
-
-def computing(instruction: Instruction) -> list[Instruction]:
-    """Returns the instructions of a fusion without parameters, constants and the tuple of results, but at least its
-    root; for any other instruction, itself."""
-    if instruction.op is not opcodes.FUSION:
-        return [instruction]
-    (fused,) = instruction.computations
-    left_out = (opcodes.PARAMETER, opcodes.CONSTANT, opcodes.TUPLE)
-    return [one for one in fused if one.op not in left_out] or [fused.root_instruction]
 
 
 def _work(instruction: Instruction, costs: dict[Instruction, Cost]) -> float:

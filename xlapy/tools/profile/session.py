@@ -13,6 +13,7 @@ from xlapy.runtime import Executable
 from xlapy.runtime.buffer import block_until_ready, copy_to_buffer
 from xlapy.runtime.machine import machine_roofline
 from xlapy.runtime.values import Observer
+from xlapy.tools.memory import program_memory
 from xlapy.tools.profile.interpreted import interpreted
 from xlapy.tools.profile.measuring import measure
 from xlapy.tools.profile.native import host_callbacks, native_rows
@@ -79,7 +80,7 @@ def profile_of(session: Session, repeat: int | None, *, remeasure: bool = False)
         rows = native_rows(measured, machine)
         return Profile(
             measured.compiled.module, "cpu", rows, measured.wall, measured.instrumented_wall, measured.runs, machine,
-            devices, host_callbacks(measured, rows),
+            devices, host_callbacks(measured, rows), program_memory(measured.compiled),
         )  # fmt: skip
     runs = repeat or _INTERPRETED_RUNS
     rows, wall = interpreted(executable.module, lambda observer: session.run(executable, observer), runs, devices)
