@@ -35,8 +35,8 @@ from xlapy.runtime.machine import Roofline, machine_roofline
 # -- implementations
 
 
-def jax_and_ours(layer: Layer, peers: Sequence[str]) -> Iterator[tuple[str, Call, float]]:
-    """The calls of XLA and of xlapy, with the seconds that their compilation took."""
+def lowered_layer(layer: Layer) -> tuple[Any, Sequence[Array]]:
+    """The layer as JAX lowers it, and its arguments."""
     x, k = layer.arrays()
     forward = layer.function()
     given: tuple[Array, ...] = (x, k)
@@ -46,7 +46,12 @@ def jax_and_ours(layer: Layer, peers: Sequence[str]) -> Iterator[tuple[str, Call
         given = (x, k, normal(*result.shape, seed=2))
         function = lambda x, k, g: jax.vjp(forward, x, k)[1](g)[layer.what == "kernel"]  # noqa: E731
     jax.clear_caches()
-    lowered = jax.jit(function, keep_unused=True).lower(*given)
+    return jax.jit(function, keep_unused=True).lower(*given), given
+
+
+def jax_and_ours(layer: Layer, peers: Sequence[str]) -> Iterator[tuple[str, Call, float]]:
+    """The calls of XLA and of xlapy, with the seconds that their compilation took."""
+    lowered, given = lowered_layer(layer)
     text = lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True)
     start = time.perf_counter()
     ours = xla.Client("cpu").compile(text)

@@ -210,10 +210,8 @@ def jax_function(row: Row) -> Callable[..., Any]:
     return training if row.trains else inference
 
 
-def jax_and_ours(
-    row: Row, arrays: Mapping[str, Array], images: Array, labels: Array, peers: Sequence[str]
-) -> Iterator[tuple[str, Call, float]]:
-    """The calls of xlapy and of XLA:CPU, with the seconds that their compilation took."""
+def lowered_row(row: Row, arrays: Mapping[str, Array], images: Array, labels: Array) -> tuple[Any, Sequence[Array]]:
+    """The row as JAX lowers it, and its arguments."""
     kind = jnp.bfloat16 if row.is_bf16 else jnp.float32
 
     def given(array: Array, order: Sequence[int]) -> Any:
@@ -223,7 +221,24 @@ def jax_and_ours(
     skipped = (".mean", ".variance") if row.trains else ()
     parameters = {k: given(a, (3, 2, 0, 1)) for k, a in arrays.items() if not k.endswith(skipped)}
     arguments = (parameters, given(images, (0, 3, 1, 2)), labels)
-    lowered = jax.jit(jax_function(row), keep_unused=True).lower(*arguments)
+    return jax.jit(jax_function(row), keep_unused=True).lower(*arguments), arguments
+
+
+def arrays_of(row: Row) -> tuple[Mapping[str, Array], Array, Array]:
+    """The parameters of a row, its images and their labels."""
+    arrays = parameters_of(row.network)
+    arrays = folded(arrays) if row.is_folded else arrays
+    random = np.random.default_rng(1)
+    images = random.standard_normal((row.batch, IMAGE_SIZE, IMAGE_SIZE, 3)).astype(np.float32)
+    labels = random.integers(0, CLASSES, row.batch, dtype=np.int32)
+    return quantized(arrays) if row.is_s8 else arrays, images, labels
+
+
+def jax_and_ours(
+    row: Row, arrays: Mapping[str, Array], images: Array, labels: Array, peers: Sequence[str]
+) -> Iterator[tuple[str, Call, float]]:
+    """The calls of xlapy and of XLA:CPU, with the seconds that their compilation took."""
+    lowered, arguments = lowered_row(row, arrays, images, labels)
     text = lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True)
     start = time.perf_counter()
     ours = xla.Client("cpu").compile(text)
@@ -241,13 +256,9 @@ def implementations(row: Row, peers: Sequence[str]) -> tuple[dict[str, Call], di
     from benchmarks import network_peers
 
     arrays = parameters_of(row.network)
-    random = np.random.default_rng(1)
-    images = random.standard_normal((row.batch, IMAGE_SIZE, IMAGE_SIZE, 3)).astype(np.float32)
-    labels = random.integers(0, CLASSES, row.batch, dtype=np.int32)
+    ours, images, labels = arrays_of(row)
     calls: dict[str, Call] = {}
     compile_seconds: dict[str, float] = {}
-    ours = folded(arrays) if row.is_folded else arrays
-    ours = quantized(ours) if row.is_s8 else ours
     for name, call, seconds in jax_and_ours(row, ours, images, labels, peers):
         calls[name], compile_seconds[name] = call, seconds
     is_last = row.is_channels_last
