@@ -122,9 +122,8 @@ def passes(
     the numbers of the arguments whose memory the program may overwrite.
     """
     return [
-        RemoveDeadCode(),
-        UseLapack(),
         OrderSideEffects(),
+        UseLapack(),
         Unfuse(),
         RemoveDeadCode(),
         SortTopK(),
