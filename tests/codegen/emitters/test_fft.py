@@ -143,6 +143,20 @@ def test_many_rows_of_large_primes_are_one_kernel(length: int):
     assert compiled.as_hlo_text(optimized=True).count(" fft(") == 1
 
 
+@pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT"])
+@pytest.mark.parametrize(("dtype", "large"), [("float64", 2.0**1004), ("float32", 2.0**108), ("float32", 2.0**-90)])
+@pytest.mark.parametrize("dimensions", [(30021,), (1, 10007), (2, 4099)], ids=str)
+def test_convolutions_of_large_numbers_do_not_overflow(
+    kind: str, dimensions: tuple[int, ...], dtype: str, large: float
+):
+    """The results fit; the sums of a transform of the convolution's length would not."""
+    x = numbers(kind, dimensions, dtype)
+    scaled = x * np.dtype(dtype).type(large)
+    wanted = expected(kind, x, dimensions[-1:])
+    actual = np.asarray(CPU.compile(transform_text(kind, x, wanted.shape, dimensions[-1:]))(scaled))
+    assert error(actual.astype(np.complex128) / large, wanted) < np.finfo(dtype).eps * 0.6 * np.log2(2 + dimensions[-1])
+
+
 def test_outer_dimensions_of_large_primes():
     assert_transformed("FFT", (3, 37, 20), 2, "float64")
     assert_transformed("IFFT", (2, 47, 37, 16), 3, "float32")

@@ -24,7 +24,7 @@ from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.linalg import FftAttributes, FftType
-from xlapy.passes.expand.blocks import concatenate, slice_dimension
+from xlapy.passes.expand.blocks import concatenate, conjugated, slice_dimension
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.expand.fourier import chirp_of, times
 from xlapy.passes.expand.linalg import mirrored
@@ -96,7 +96,11 @@ def _transform(write: Writer, operand: Instruction, kind: FftType) -> Instructio
 
 
 def _transformed(write: Writer, operand: Instruction, kind: FftType) -> Instruction:
-    """Transforms the last dimension, by a convolution if its length has no kernels."""
+    """Transforms the last dimension, by a convolution if its length has no kernels.
+
+    The second transform of the convolution is not an inverse one, which would add up numbers that are not yet divided
+    by its length: these may overflow where the results do not.
+    """
     *leading, length = operand.shape.dimensions
     type = operand.shape.element_type.component_type
     if is_smooth(length) or has_kernel_of_rows(length, prod(leading), type, host_target()):
@@ -105,7 +109,8 @@ def _transformed(write: Writer, operand: Instruction, kind: FftType) -> Instruct
     chirp, kernel = chirp_of(length, size, 1 if kind is FftType.IFFT else -1)
     zeros = write.splat(0, operand.shape.with_dimensions((*leading, size - length)))
     padded = concatenate(write, [times(write, operand, chirp), zeros], len(leading))
-    product = times(write, _transform(write, padded, FftType.FFT), np.fft.fft(kernel))
-    convolved = slice_dimension(write, _transform(write, product, FftType.IFFT), len(leading), 0, length)
+    product = times(write, _transform(write, padded, FftType.FFT), np.fft.fft(kernel) / size)
+    reflected = _transform(write, conjugated(write, product), FftType.FFT)
+    convolved = slice_dimension(write, conjugated(write, reflected), len(leading), 0, length)
     scale = 1 / length if kind is FftType.IFFT else 1
     return times(write, convolved, scale * chirp)

@@ -101,6 +101,14 @@ def concatenate(write: Writer, parts: Sequence[Instruction], dimension: int) -> 
     return write.add(opcodes.CONCATENATE, *filled, attributes=DimensionAttributes.make(dimension=dimension))
 
 
+def conjugated(write: Writer, operand: Instruction) -> Instruction:
+    """Returns the complex conjugates; real numbers as they are."""
+    if not operand.shape.element_type.is_complex:
+        return operand
+    imaginary = write.add(opcodes.NEGATE, write.add(opcodes.IMAG, operand))
+    return write.add(opcodes.COMPLEX, write.add(opcodes.REAL, operand), imaginary)
+
+
 def slice_dimension(write: Writer, operand: Instruction, dimension: int, start: int, limit: int) -> Instruction:
     """Writes a slice of the elements [start, limit) of one dimension; returns the operand itself if these are all."""
     sizes = operand.shape.dimensions

@@ -21,6 +21,7 @@ from xlapy.opcodes.movement import DimensionsAttributes
 from xlapy.passes.expand.blocks import (
     compare,
     concatenate,
+    conjugated,
     counted_loop,
     iota,
     slice_at_index,
@@ -50,15 +51,8 @@ def _transposed(write: Writer, matrices: Instruction) -> Instruction:
     return write.transpose(matrices, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def _conjugate(write: Writer, matrices: Instruction) -> Instruction:
-    if not matrices.shape.element_type.is_complex:
-        return matrices
-    imaginary = write.add(opcodes.NEGATE, write.add(opcodes.IMAG, matrices))
-    return write.add(opcodes.COMPLEX, write.add(opcodes.REAL, matrices), imaginary)
-
-
 def _adjoint(write: Writer, matrices: Instruction) -> Instruction:
-    return _conjugate(write, _transposed(write, matrices))
+    return conjugated(write, _transposed(write, matrices))
 
 
 def _product(write: Writer, left: Instruction, right: Instruction) -> Instruction:
@@ -139,7 +133,7 @@ def triangular_solve(write: Writer, instruction: Instruction) -> Instruction:
         return b
     a, b, lower = _exact(write, a), _exact(write, b), attributes.lower
     if attributes.transpose_a is Transpose.ADJOINT:
-        a = _conjugate(write, a)
+        a = conjugated(write, a)
     if (attributes.transpose_a is not Transpose.NO_TRANSPOSE) == attributes.left_side:
         a = _transposed(write, a)  # x a = b is a^T x^T = b^T, so that two transpositions are none
     lower ^= (attributes.transpose_a is not Transpose.NO_TRANSPOSE) == attributes.left_side
@@ -215,4 +209,4 @@ def mirrored(write: Writer, half: Instruction, length: int) -> Instruction:
     if not inner.shape.size:
         return half
     backwards = write.add(opcodes.REVERSE, inner, attributes=DimensionsAttributes.make(dimensions=(last,)))
-    return concatenate(write, [half, _conjugate(write, backwards)], last)
+    return concatenate(write, [half, conjugated(write, backwards)], last)
