@@ -8,8 +8,9 @@ Source: MLIR's BytecodeFormat.md, and Encoding.h for the numbers of versions and
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from xlapy.stablehlo.bytecode.encoding_reader import EncodingReader
 
@@ -75,6 +76,11 @@ class SpanTable:
         self._starts.append(part.position)
         self._ends.append(part.end)
 
+    def extend(self, starts: array[int], ends: array[int]) -> None:
+        """Adds ranges."""
+        self._starts += starts
+        self._ends += ends
+
 
 class EntryTable:
     """The encoded attributes, or types, by number."""
@@ -90,10 +96,11 @@ class EntryTable:
     def __getitem__(self, index: int) -> EncodedEntry:
         return EncodedEntry(self._dialects[index], *self._spans[index], bool(self._is_custom[index]))
 
-    def append(self, dialect: str, part: EncodingReader, is_custom: bool) -> None:
-        self._dialects.append(dialect)
-        self._spans.append(part)
-        self._is_custom.append(is_custom)
+    def extend(self, dialect: str, starts: array[int], ends: array[int], are_custom: bytes) -> None:
+        """Adds entries of a dialect. are_custom: a byte each, 0 for text."""
+        self._dialects += [dialect] * len(starts)
+        self._spans.extend(starts, ends)
+        self._is_custom += are_custom
 
 
 class OperationNameTable:
@@ -220,14 +227,18 @@ def _sections(reader: EncodingReader) -> dict[int, EncodingReader]:
 
 def _strings(reader: EncodingReader) -> list[str]:
     """Reads the strings. Their lengths come first, in reverse order, then the strings, each with a zero byte."""
-    sizes = [reader.varint() for _ in range(reader.count())]
-    strings = []
-    for size in reversed(sizes):
-        if size == 0:
-            raise reader.fail("a string lacks its terminating zero byte")
-        part = reader.sub_reader(size)
-        strings.append(reader.data[part.position : part.end - 1].decode("utf-8", "surrogateescape"))
-    return strings
+    sizes = reader.varints(reader.count())[::-1]
+    if 0 in sizes:
+        raise reader.fail("a string lacks its terminating zero byte")
+    data, (starts, ends) = reader.data, _spans(reader, sizes)
+    return [data[start : end - 1].decode("utf-8", "surrogateescape") for start, end in zip(starts, ends, strict=True)]
+
+
+def _spans(reader: EncodingReader, sizes: Sequence[int]) -> tuple[array[int], array[int]]:
+    """Reads parts of known sizes, and returns where each starts and ends."""
+    start = reader.sub_reader(sum(sizes)).position
+    bounds = array("Q", accumulate(sizes, initial=start))
+    return bounds[:-1], bounds[1:]
 
 
 def _read_dialects(file: BytecodeFile, reader: EncodingReader) -> None:
@@ -262,11 +273,11 @@ def _read_entries(file: BytecodeFile, entries: EncodingReader, offsets: Encoding
     for table, count in ((file.attributes, attributes), (file.types, types)):
         while len(table) < count:
             dialect = file.dialect(offsets)
-            for _ in range(offsets.count()):
-                size, is_custom = offsets.varint_with_flag()
-                if size == 0:
-                    raise offsets.fail("an attribute or type has no bytes")
-                table.append(dialect, entries.sub_reader(size), is_custom)
+            encoded = offsets.varints(offsets.count())
+            sizes = [number >> 1 for number in encoded]
+            if 0 in sizes:
+                raise offsets.fail("an attribute or type has no bytes")
+            table.extend(dialect, *_spans(entries, sizes), bytes([number & 1 for number in encoded]))
         if len(table) > count:
             raise offsets.fail(f"expected {count} attributes or types, found {len(table)}")
 
@@ -304,5 +315,4 @@ def _blob(reader: EncodingReader) -> EncodingReader:
 
 
 def _read_properties(file: BytecodeFile, reader: EncodingReader) -> None:
-    for _ in range(reader.count()):
-        file.properties.append(reader.sub_reader(reader.varint()))
+    file.properties.extend(*reader.sized_parts(reader.count()))
