@@ -32,6 +32,11 @@ VALUES: tuple[Any, ...] = (
     {1: 2}, [[], 1], set(), range(3), object(), int, len, np.zeros(2), np.zeros((2, 2), np.int32), np.array([object()]),
     np.array("x"), np.float32(1), np.int64(-1), deleted_buffer(),
 )  # fmt: skip
+UNORDERED: tuple[Callable[[], Any], ...] = (
+    lambda: iter([[1.0]]), lambda: iter([0]), lambda: (n for n in "ab"), lambda: {1, 2}, lambda: {(1.0,)},
+    lambda: {0: [1.0]}, lambda: {"x": 1}.keys(), lambda: [iter([1.0])], lambda: [{1}, {2}], lambda: map(len, ["x"]),
+)  # fmt: skip
+"""Make what is no sequence, or has elements that are none. An iterator can be used once."""
 BLOCKING = {"transfer_from_channel", "transfer_from_outfeed"}
 """Methods that wait for a program if their arguments are right."""
 OPERATORS = [
@@ -85,7 +90,7 @@ def wrong_calls(world: World, function: Callable[..., Any]) -> Iterator[tuple[st
     """Yields calls that have one wrong argument each: its name and value, and all arguments."""
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
     for wrong in parameters:
-        for value in VALUES:
+        for value in (*VALUES, *(make() for make in UNORDERED)):
             args: list[Any] = []
             named: dict[str, Any] = {}
             for parameter in parameters:
@@ -167,6 +172,18 @@ def test_methods(name: str):
         (
             lambda w: w.executable.execute_sharded(None),
             "Executable.execute_sharded: arguments must be a sequence of sequences, given None",
+        ),
+        (
+            lambda w: w.executable.execute_sharded({(): 2}.keys()),
+            "Executable.execute_sharded: arguments must be a sequence of sequences, given dict_keys dict_keys([()])",
+        ),
+        (
+            lambda w: w.executable.execute_sharded({0: [1.0]}),
+            "Executable.execute_sharded: arguments must be a sequence of sequences, given dict {0: [1.0]}",
+        ),
+        (
+            lambda w: w.executable.execute_sharded({(1.0,)}),
+            "Executable.execute_sharded: arguments must be a sequence of sequences, given set {(1.0,)}",
         ),
         (lambda w: xla.WindowDimension("x"), "WindowDimension: size must be an integer, given str 'x'"),
         (lambda w: xla.Window((5,)), "Window: dimensions[0] must be a WindowDimension, given int 5"),

@@ -177,7 +177,7 @@ class PrimitiveType:
         """The type whose elements have the dtype `dtype` of NumPy or ml_dtypes. Raises InvalidArgumentError."""
         try:
             native = np.dtype(dtype)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise InvalidArgumentError(f"{dtype!r} is not a NumPy dtype") from error
         if native.byteorder not in "=|":
             native = native.newbyteorder("=")

@@ -17,7 +17,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module
 from xlapy.runtime.backend import DeviceBound, Program
 from xlapy.runtime.device import Device
-from xlapy.runtime.engine.arguments import check_arguments, check_list, wrap_result
+from xlapy.runtime.engine.arguments import check_arguments, check_list, check_lists, wrap_result
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_buffers
 from xlapy.runtime.engine.memory import MemoryStats
 from xlapy.runtime.storage.lazy_module import LazyModule
@@ -111,6 +111,7 @@ class Executable:
         before the program has run, the results raise it when they are read. `observer` is called in the threads of the
         devices, which carry their names: `device 1`.
         """
+        check_lists(arguments)
         if len(arguments) != len(self.devices):
             raise InvalidArgumentError(
                 f"{self.name} runs on {len(self.devices)} devices, given arguments for {len(arguments)}"

@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from xlapy.base.arguments.expected_types import (
     find_array,
     find_mismatch,
+    find_unordered,
     given_text,
     hints_of,
     plain_types,
@@ -191,7 +192,7 @@ def _explanation(function: Any, args: Any, kwargs: Any, hints: dict[str, Any] | 
         return f"{_name_of(function)}: {error}; its parameters are {_parameters(signature)}"
     hints = hints_of(function) if hints is None else hints
     given = [pair for name, value in bound.arguments.items() for pair in _values(signature.parameters[name], value)]
-    for find in (find_mismatch, find_array):
+    for find in (find_mismatch, find_array, find_unordered):
         for name, shown, value in given:
             found = find(value, hints.get(name, Any))
             if found is not None:

@@ -12,11 +12,11 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import numpy as np
@@ -33,7 +33,8 @@ _SCALARS: dict[Any, tuple[tuple[type, ...], str]] = {
     bytes: ((bytes, bytearray, memoryview), "bytes"),
 }
 _UNIONS = (Union, types.UnionType)
-_SEQUENCES = (tuple, list, Sequence, Iterable, Set, set, frozenset)
+_ORDERED = (tuple, list, Sequence)
+_SEQUENCES = (*_ORDERED, Iterable, Set, set, frozenset)
 
 
 class Mismatch(NamedTuple):
@@ -87,7 +88,7 @@ def _union_mismatch(value: Any, inner: tuple[Any, ...], hint: Any, path: str) ->
 
 def _sequence_mismatch(value: Any, hint: Any, origin: Any, inner: tuple[Any, ...], path: str) -> Mismatch | None:
     is_no_sequence = isinstance(value, str | bytes | np.generic) or (isinstance(value, np.ndarray) and not value.ndim)
-    is_no_sequence |= isinstance(value, Mapping) and origin in (tuple, list, Sequence)
+    is_no_sequence |= isinstance(value, Mapping) and origin in _ORDERED
     if is_no_sequence or not (isinstance(value, Iterable) or hasattr(type(value), "__getitem__")):
         return Mismatch(path, expected_text(hint), value)
     if origin is tuple and inner and inner[-1] is not Ellipsis and inner != ((),):
@@ -114,6 +115,31 @@ def find_array(value: Any, hint: Any) -> Mismatch | None:
     if not isinstance(value, np.ndarray) or not takes_sequences:
         return None
     return Mismatch("", f"{expected_text(hint)}, as a tuple or list", value)
+
+
+def find_unordered(value: Any, hint: Any, path: str = "") -> Mismatch | None:
+    """A set that is given for a sequence, or an iterator for any collection; also as an element of a sequence.
+
+    Functions that only iterate take them; others ask for a length or an element. What an iterator had is not known when
+    a function has failed.
+    """
+    kinds = [*(get_args(hint) if get_origin(hint) in _UNIONS else (hint,))]
+    if any(_is_unordered(value, get_origin(kind) or kind) for kind in kinds):
+        return Mismatch(path, expected_text(hint), value)
+    ordered = next((kind for kind in kinds if get_origin(kind) in _ORDERED and get_args(kind)), None)
+    if ordered is None or not isinstance(value, list | tuple):
+        return None
+    inner = get_args(ordered)
+    wanted = chain(inner, repeat(inner[-1])) if get_origin(ordered) is tuple else repeat(inner[0])
+    pairs = enumerate(zip(value[:_MAX_CHECKED_ELEMENTS], wanted, strict=False))
+    found = (find_unordered(element, kind, f"{path}[{i}]") for i, (element, kind) in pairs)
+    return next((one for one in found if one is not None), None)
+
+
+def _is_unordered(value: Any, kind: Any) -> bool:
+    if kind in _ORDERED:
+        return isinstance(value, Iterable) and not hasattr(type(value), "__getitem__")
+    return isinstance(value, Iterator) and (kind in _SEQUENCES or kind is Collection)
 
 
 def _mapping_mismatch(value: Any, inner: tuple[Any, ...], hint: Any, path: str) -> Mismatch | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN, DynamicArray
@@ -63,6 +63,14 @@ def check_value(shape: Shape, argument: Any, where: str) -> Value:
     if not shape.is_array:
         raise InvalidArgumentError(f"{where} has shape {shape.to_text(layout=False)}, which cannot be an argument")
     return _array_value(shape, argument, where)
+
+
+def check_lists(arguments: object) -> None:
+    """`ArgumentTypeError` unless the arguments of all devices are a list, whose order tells the devices."""
+    if type(arguments) is not list and (isinstance(arguments, str) or not isinstance(arguments, Sequence)):
+        raise ArgumentTypeError(
+            f"execute_sharded takes a list with the arguments of each device, given {type(arguments).__name__}"
+        )
 
 
 def check_list(device: int, arguments: object) -> None:
