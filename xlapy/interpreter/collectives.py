@@ -22,6 +22,7 @@ from xlapy.interpreter.batching.scalar_computations import apply_scalar_computat
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.kernels.collective_slices import permute_slices
 from xlapy.interpreter.kernels.conversion import convert_array
+from xlapy.interpreter.kernels.ragged_slices import check_slices
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode, ReplicaGroups, participants
 from xlapy.opcodes.collectives import (
     AllGatherAttributes,
@@ -238,28 +239,18 @@ def ragged_all_to_all(context: Context, instruction: Instruction, values: Sequen
             f"{describe_instruction(instruction)}: offsets and sizes must be integers, given {numbers}"
         )
     gathered, position = _gather(context, instruction, values)
+    starts, sizes, targets = (
+        np.stack([operands[n][position] for operands in gathered]).astype(np.int64) for n in (2, 3, 4)
+    )
+    input_rows = [len(operands[0]) for operands in gathered]
+    where, slices = describe_instruction(instruction), (starts, sizes, targets)
+    check_slices(where, input_rows, len(output), slices, expected.astype(np.int64))
     result: Array = output.copy()
-    for member, (source, _, starts, sizes, targets, _) in enumerate(gathered):
-        if not np.array_equal(sizes[position], expected[member]):
-            raise ExecutionError(
-                f"{describe_instruction(instruction)}: recv_sizes expect {expected[member].tolist()} rows of member "
-                f"{member} of "
-                f"the group, it sends {sizes[position].tolist()} (send_sizes)"
-            )
-        updates = (np.atleast_1d(array[position]).astype(np.int64).tolist() for array in (starts, sizes, targets))
-        for start, size, target in zip(*updates, strict=True):
-            _require_rows(instruction, "input", source, start, size)
-            _require_rows(instruction, "output", result, target, size)
+    for member, (source, *_) in enumerate(gathered):
+        received = (np.atleast_1d(each[member]).tolist() for each in slices)
+        for start, size, target in zip(*received, strict=True):
             result[target : target + size] = source[start : start + size]
     return result
-
-
-def _require_rows(instruction: Instruction, what: str, array: Array, start: int, size: int) -> None:
-    if start < 0 or size < 0 or start + size > len(array):
-        raise ExecutionError(
-            f"{describe_instruction(instruction)}: {size} rows from row {start} on are not within the {len(array)} "
-            f"rows of {what}"
-        )
 
 
 # -- collective-permute

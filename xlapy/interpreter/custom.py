@@ -35,6 +35,11 @@ from xlapy.interpreter.builtin_targets.decompositions import DECOMPOSITIONS
 from xlapy.interpreter.builtin_targets.dynamic import DYNAMIC_TARGETS
 from xlapy.interpreter.builtin_targets.lapack import call_lapack, check_lapack
 from xlapy.interpreter.builtin_targets.program import INTERPRET_TARGET, call_program, check_program
+from xlapy.interpreter.builtin_targets.ragged import (
+    RAGGED_SLICES_TARGET,
+    call_ragged_slices,
+    check_ragged_slices,
+)
 from xlapy.interpreter.builtin_targets.sparse import CSR_TARGET, call_csr_product, check_csr_product
 from xlapy.interpreter.collectives import device_number
 from xlapy.interpreter.core import (
@@ -341,6 +346,7 @@ _BUILT_IN: dict[str, tuple[Callable[[Instruction], None], InterpreterRule]] = {
     **DYNAMIC_TARGETS,
     CSR_TARGET: (check_csr_product, call_csr_product),
     INTERPRET_TARGET: (check_program, call_program),
+    RAGGED_SLICES_TARGET: (check_ragged_slices, call_ragged_slices),
     **DECOMPOSITIONS,
     **dict.fromkeys(lapack_targets(), (check_lapack, call_lapack)),
 }

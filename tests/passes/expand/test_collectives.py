@@ -10,6 +10,7 @@ import pytest
 import xlapy as xla
 from xlapy import opcodes
 from xlapy.base.errors import ExecutionError
+from xlapy.cpu.program.thunks import CallbackThunk
 
 ROWS, HEIGHT = 13, 29
 
@@ -73,26 +74,60 @@ def test_rows_are_those_of_the_interpreter(
         assert results[0] == results[1]
 
 
-def test_the_host_takes_no_part():
+def test_the_host_only_raises_errors():
     executable = xla.Client("cpu", devices=2).compile(module("s32[2]"), num_replicas=2)
-    thunks = executable.program.compiled.program.host_calling_thunks
-    assert {thunk.instruction.op for thunk in thunks} == {opcodes.ALL_TO_ALL}
+    program = executable.program.compiled.program
+    assert {thunk.instruction.op for thunk in program.host_calling_thunks} == {opcodes.ALL_TO_ALL, opcodes.CUSTOM_CALL}
+    assert not any(isinstance(thunk, CallbackThunk) for thunk in program.thunks)
 
 
-def test_rows_out_of_bounds_are_not_written():
-    """The interpreter refuses them; native code stays within the arrays."""
-    executable = xla.Client("cpu", devices=1).compile(module("s32[1]", rest=""))
-    x, y = np.arange(ROWS, dtype=np.float32), -np.ones(HEIGHT, np.float32)
+@pytest.mark.parametrize(
+    ("start", "size", "target", "expected"),
+    [
+        (ROWS - 2, 5, 1, 5),
+        (-1, 3, 0, 3),
+        (0, 3, HEIGHT - 1, 3),
+        (0, 3, -2, 3),
+        (0, -3, 4, -3),
+        (0, 3, 0, 4),
+        (1, 2**63 - 1, 0, 2**63 - 1),
+        (2**63 - 1, 1, 0, 1),
+        (-(2**63), 0, 0, 0),
+        (ROWS + 1, 0, 0, 0),
+    ],
+)
+@pytest.mark.parametrize("element", ["f32[13]", "f32[13,0]", "f32[0,3]"])
+def test_rows_out_of_bounds_are_refused_as_by_the_interpreter(
+    start: int, size: int, target: int, expected: int, element: str
+):
+    given = xla.Shape.parse(element)
+    rest = "".join(f",{size}" for size in given.dimensions[1:])
+    text = module("s64[1,2]", rest=rest).replace(f"f32[{ROWS}", f"f32[{given.dimensions[0]}")
+    arrays = [np.ones(given.dimensions, np.float32), np.ones((HEIGHT, *given.dimensions[1:]), np.float32)]
+    arrays += [np.array([[0, each]]) for each in (start, size, target, expected)]
+    messages = []
+    for platform in ("cpu", "interpreter"):
+        executable = xla.Client(platform).compile(text)
+        with pytest.raises(ExecutionError) as raised:
+            np.asarray(executable(*arrays))
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+    assert "r (ragged-all-to-all): " in messages[0]
 
-    def moved(start: int, size: int, target: int) -> list[float]:
-        numbers = [np.array([each], np.int32) for each in (start, size, target, size)]
-        return np.asarray(executable(x, y, *numbers)).tolist()
 
-    assert moved(ROWS - 2, 5, 1) == [-1, 11, 12, *[-1] * 26]
-    assert moved(-1, 3, 0) == [-1, 0, 1, *[-1] * 26]
-    assert moved(0, 3, HEIGHT - 1) == [*[-1] * 28, 0]
-    assert moved(0, 3, -2) == [2, *[-1] * 28]
-    assert moved(0, -3, 4) == [-1] * 29
+def test_each_device_checks_what_it_receives():
+    """The slice of device 1 for device 2 begins behind the output."""
+    given = arguments(3, (), np.float32, (3,), [[0, 1, 2]], 5)
+    given[1][4][2] = HEIGHT
+    given[1][3][2] = given[2][5][1] = 2
+    messages = []
+    for platform in ("cpu", "interpreter"):
+        executable = xla.Client(platform, devices=3).compile(module("s64[3]"), num_replicas=3)
+        with pytest.raises(ExecutionError) as raised:
+            xla.block_until_ready(executable.execute_sharded(given))
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+    assert f"device 2: r (ragged-all-to-all): 2 rows from row {HEIGHT} on" in messages[0]
 
 
 def test_offsets_that_are_no_integers_are_refused():

@@ -6,9 +6,6 @@ import xlapy as xla
 from tests.cpu.platform_switch import on_cpu as on_cpu
 from tests.interpreter.test_collectives import *  # noqa: F403
 
-# Native code does not write such rows: see tests/passes/expand/test_collectives.py.
-del test_ragged_all_to_all_refuses_rows_that_do_not_exist  # noqa: F821
-
 
 def test_a_group_of_many_devices_meets_without_the_host():
     count = 150
