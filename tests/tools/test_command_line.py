@@ -207,4 +207,4 @@ def test_an_endless_loop_is_interrupted(tmp_path: Path):
     assert process.poll() is None
     os.kill(process.pid, signal.SIGINT)
     _, error = process.communicate(timeout=30)
-    assert (process.returncode, error.strip()) == (1, b"xlapy: interrupted")
+    assert (process.returncode, error.strip()) == (130, b"xlapy: interrupted")

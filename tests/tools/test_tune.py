@@ -35,6 +35,10 @@ ENTRY e {
   ROOT r = f32[48,96] tanh(d)
 }"""
 
+TWO_DOTS = DOT.replace("ROOT r = f32[48,96] tanh(d)", """t = f32[48,96] tanh(d)
+  c = f32[32,96] parameter(2)
+  ROOT p = f32[48,32] dot(t, c), lhs_contracting_dims={1}, rhs_contracting_dims={1}""")  # fmt: skip
+
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,9 +224,6 @@ def test_plans_that_make_the_whole_program_slower_are_left_out_one_by_one(gains,
     """The plan that gains less goes first; the program is faster without it."""
     gains(lambda plan: 0.5 if plan.strategy == "loops" else 1.0)
     monkeypatch.setattr(plan_variants, "MAX_COST_RATIO", 1e9)
-    text = DOT.replace("ROOT r = f32[48,96] tanh(d)", """t = f32[48,96] tanh(d)
-  c = f32[32,96] parameter(2)
-  ROOT p = f32[48,32] dot(t, c), lhs_contracting_dims={1}, rhs_contracting_dims={1}""")  # fmt: skip
     counts: list[int] = []
 
     def walls(self: tuner._Comparison, executable: xla.Executable) -> list[float]:
@@ -231,7 +232,7 @@ def test_plans_that_make_the_whole_program_slower_are_left_out_one_by_one(gains,
         return [1.0, 1.1 if changed == 2 else 0.9]
 
     monkeypatch.setattr(tuner._Comparison, "walls", walls)
-    found = tuned(text)
+    found = tuned(TWO_DOTS)
     assert counts == [2, 1] and len(found.kernels) == 1 and (found.before, found.after) == (1.0, 0.9)
     assert [row.is_kept for row in found.rows].count(True) == 1
 
@@ -317,6 +318,49 @@ def test_further_plans_are_added_to_the_file(folder, gains):
         texts.append((folder / "t").read_text())
         (folder / "t").unlink()
     assert texts[0] == texts[1] and texts[0].count('"kernel"') == 2
+
+
+def interrupted_at(call: int, function: Callable) -> Callable:
+    """Returns a function that Ctrl-C interrupts in one of its calls."""
+    calls: list[int] = []
+
+    def interrupted(*args, **named):
+        calls.append(len(calls))
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return function(*args, **named)
+
+    return interrupted
+
+
+@pytest.mark.parametrize("where", ["search", "comparison"])
+def test_an_interruption_keeps_the_plans_that_were_found(folder, gains, monkeypatch, capsys, where: str):
+    gains(lambda plan: 0.5 if plan.strategy == "loops" else 1.0)
+    monkeypatch.setattr(plan_variants, "MAX_COST_RATIO", 1e9)
+    (folder / "other.hlo").write_text(DOT.replace("96", "80"))
+    assert invoke(["tune", "other.hlo", *QUICK, "--tuning-file", "t"]) == 0
+    (known,) = parse_tuning((folder / "t").read_text(), "t")
+    (folder / "two.hlo").write_text(TWO_DOTS)
+    if where == "search":
+        monkeypatch.setattr(tuner, "search", interrupted_at(2, tuner.search))
+    else:
+        monkeypatch.setattr(tuner._Comparison, "walls", interrupted_at(1, tuner._Comparison.walls))
+    capsys.readouterr()
+    assert invoke(["tune", "two.hlo", *QUICK, "--tuning-file", "t", "-o", "out.hlo", "--json", "t.json"]) == 130
+    output = capsys.readouterr()
+    count = 1 if where == "search" else 2
+    assert output.out == f"wrote {count} plans to t\n" and output.err.strip() == "xlapy: interrupted"
+    kernels = parse_tuning((folder / "t").read_text(), "t")
+    assert len(kernels) == 1 + count and known in kernels
+    assert {kernel.plan.strategy for kernel in kernels} == {"loops"}
+    assert sorted(path.name for path in folder.iterdir()) == ["dot.hlo", "many.hlo", "other.hlo", "t", "two.hlo"]
+
+
+def test_an_interruption_before_a_plan_was_found_writes_nothing(folder, gains, monkeypatch, capsys):
+    gains(time_of)
+    monkeypatch.setattr(tuner, "search", interrupted_at(1, tuner.search))
+    assert invoke(["tune", "dot.hlo", *QUICK, "--tuning-file", "t"]) == 130
+    assert capsys.readouterr().out == "" and not (folder / "t").exists()
 
 
 @pytest.mark.slow

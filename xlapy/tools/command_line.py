@@ -1,6 +1,7 @@
 """The command line `xlapy` (also `python -m xlapy`): one group, one module or folder per command.
 
-Responsible for exit codes (0 success, 1 program error with one clear message, 2 wrong usage) and for internal errors.
+Responsible for exit codes (0 success, 1 program error with one clear message, 2 wrong usage, 130 Ctrl-C) and for
+internal errors.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ COMMANDS = {
     "demo": "Train a classifier of handwritten digits.",
 }
 """The commands with their help lines, in order. Each is the attribute of its name in `xlapy.tools.<name>`."""
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as of shells: 128 and the number of SIGINT."""
 
 
 class _LazyGroup(click.Group):
@@ -76,7 +80,8 @@ def invoke(arguments: Sequence[str]) -> int:
         result = cli.main(list(arguments), prog_name="xlapy", standalone_mode=False, obj=standard_input)
         return result if isinstance(result, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt):
-        return _fail("interrupted")
+        _fail("interrupted")
+        return INTERRUPTED
     except click.UsageError as error:
         error.show()
         return 2

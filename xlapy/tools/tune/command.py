@@ -19,7 +19,7 @@ from xlapy.tools.formats import STABLEHLO_FORMATS, Format, format_of_name, write
 from xlapy.tools.tune.annotation import module_with_plans
 from xlapy.tools.tune.report import print_report, report_json
 from xlapy.tools.tune.search import Settings
-from xlapy.tools.tune.tuner import TunedProgram, tune_module
+from xlapy.tools.tune.tuner import TunedProgram, TuningInterrupted, tune_module
 
 WIDTH = 160
 """Characters per line if the output is not a terminal."""
@@ -81,7 +81,8 @@ def tune(
     and keep those that make it faster.
 
     A plan whose results differ from what the operations mean is never kept. Without --tuning-file and --output, only
-    shows what tuning gains. Run nothing else meanwhile.
+    shows what tuning gains. Ctrl-C ends the search; the plans found until then are written to the tuning file. Run
+    nothing else meanwhile.
     """
     for path in (tuning_file, output, report):
         if path is not None:
@@ -101,24 +102,27 @@ def tune(
     shape = module.entry_computation.program_shape
     arguments = read_arguments(inputs, shape) if inputs else random_arguments(shape.parameters, seed)
     settings = Settings(runs, min_gain, seed)
-    with _progress() as progress:
-        task = progress.add_task(file, total=None, trial="")
-        tuned = tune_module(
-            module,
-            arguments,
-            top=top,
-            time_limit=time_limit,
-            settings=settings,
-            report=lambda number, count, text: progress.update(task, completed=number, total=count, trial=text),
-        )
+    try:
+        with _progress() as progress:
+            task = progress.add_task(file, total=None, trial="")
+            tuned = tune_module(
+                module,
+                arguments,
+                top=top,
+                time_limit=time_limit,
+                settings=settings,
+                report=lambda number, count, text: progress.update(task, completed=number, total=count, trial=text),
+            )
+    except TuningInterrupted as interruption:
+        if tuning_file is not None and interruption.kernels:
+            _write_kernels(tuning_file, interruption.kernels)
+        raise
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = WIDTH
     print_report(console, tuned)
     if tuning_file is not None:
-        text = tuning_text(merged_kernels(_known_kernels(tuning_file), tuned.kernels))
-        write_file(tuning_file, lambda sink: sink.write(text.encode()))
-        click.echo(f"wrote {len(tuned.kernels)} plans to {tuning_file}")
+        _write_kernels(tuning_file, tuned.kernels)
     if output is not None and form is not None:
         _write_program(tuned, output, form)
     if report is not None:
@@ -129,6 +133,12 @@ def tune(
 def _known_kernels(tuning_file: str) -> list[TunedKernel]:
     """Returns the kernels of the file as it is now, which another process may have written during a search."""
     return read_tuning(Path(tuning_file)) if Path(tuning_file).exists() else []
+
+
+def _write_kernels(tuning_file: str, kernels: list[TunedKernel]) -> None:
+    text = tuning_text(merged_kernels(_known_kernels(tuning_file), kernels))
+    write_file(tuning_file, lambda sink: sink.write(text.encode()))
+    click.echo(f"wrote {len(kernels)} plans to {tuning_file}")
 
 
 def _progress() -> Progress:

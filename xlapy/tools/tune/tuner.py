@@ -77,6 +77,14 @@ class TunedProgram:
     """The program with the plans that are kept."""
 
 
+class TuningInterrupted(KeyboardInterrupt):
+    """An interruption of the search. kernels: the plans that were found before, and not yet compared in the program."""
+
+    def __init__(self, kernels: list[TunedKernel]) -> None:
+        super().__init__()
+        self.kernels = kernels
+
+
 def tune_module(
     module: Module,
     arguments: Sequence[Any],
@@ -91,7 +99,8 @@ def tune_module(
 
     top: the number of kernels that are examined, by their share of the run time. time_limit: seconds for the search;
     the measurements of the whole program and the check of a plan that is being chosen may exceed it. repeat: runs of
-    each profile; by default about two seconds of runs. Raises `UnsupportedError` for a program on several devices.
+    each profile; by default about two seconds of runs. Raises `UnsupportedError` for a program on several devices, and
+    `TuningInterrupted` if Ctrl-C ends the search.
     """
     end = time.monotonic() + time_limit
     settings = settings or Settings()
@@ -102,16 +111,19 @@ def tune_module(
     total = sum(row.seconds for row in rows)
     examined = [kernel for kernel in kernels[:top] if kernel.seconds >= MIN_SHARE * total]
     found: list[Found] = []
-    for number, kernel in enumerate(examined):
-        left = (end - time.monotonic()) / (len(examined) - number)  # what one leaves over is for the others
+    try:
+        for number, kernel in enumerate(examined):
+            left = (end - time.monotonic()) / (len(examined) - number)  # what one leaves over is for the others
 
-        def note(text: str, number: int = number) -> None:
-            report(number, len(examined), text)
+            def note(text: str, number: int = number) -> None:
+                report(number, len(examined), text)
 
-        note(kernel.name)
-        found.append(search(kernel, settings, time.monotonic() + left, note))
-    report(len(examined), len(examined), "measuring the whole program")
-    return _Comparison(module, plain, session, repeat, found, len(kernels) - len(examined)).result()
+            note(kernel.name)
+            found.append(search(kernel, settings, time.monotonic() + left, note))
+        report(len(examined), len(examined), "measuring the whole program")
+        return _Comparison(module, plain, session, repeat, found, len(kernels) - len(examined)).result()
+    except KeyboardInterrupt as error:
+        raise TuningInterrupted(_tuned_kernels(found)) from error
 
 
 class _Comparison:
