@@ -197,10 +197,6 @@ class CompilationRecord:
         """Records that a fusion contains a copy of an instruction."""
         self.copies[copy.name] = instruction.name
 
-    def note_plan(self, instruction: Instruction, choice: Choice) -> None:
-        """Records the plan of an instruction."""
-        self.plans[instruction.name] = choice
-
     def note(self, event: PassEvent) -> None:
         """Records a run of a pass that has just finished."""
         changed = "yes" if event.changed else "no"
@@ -306,21 +302,28 @@ def compile_module(
         with trace.span("passes", "stage"):
             Pipeline(pipeline, on_pass=record.note).run(copy)
 
+        plans_of: dict[NativeProgram, dict[str, Choice]] = {}
+
         def lower(optimized_module: Module) -> NativeProgram:
-            return _lower(
+            choices: dict[str, Choice] = {}
+            lowered = _lower(
                 optimized_module,
                 donated,
                 devices,
                 instrument,
-                record,
+                trace,
+                choices,
                 checks_values=checks_values,
                 tuned=plans,
             )
+            plans_of[lowered] = choices
+            return lowered
 
         program = lower(copy)
         if limit and program_bytes(program) > limit:
             with trace.span("rematerialization", "stage"):
                 copy, program = fit_memory(copy, program, limit, frozenset(donated), lower)
+        record.plans = plans_of[program]  # not those of attempts to need less memory
         _log_callbacks(program)
         _check_plans(module, record)
         if program.values is not None:
@@ -349,21 +352,29 @@ def _lower(
     donated: Collection[int],
     devices: tuple[int, int],
     instrument: Instrument | None,
-    record: CompilationRecord,
+    trace: CompileTrace,
+    plans: dict[str, Choice],
     *,
     checks_values: bool,
     tuned: TunedPlans,
 ) -> NativeProgram:
-    """Returns the native program of an optimized module, with assigned buffers."""
+    """Returns the native program of an optimized module, with assigned buffers.
+
+    plans: gets the plan of each instruction that a kernel computes, by its name.
+    """
+
+    def note(instruction: Instruction, choice: Choice) -> None:
+        plans[instruction.name] = choice
+
     checks_bounds = bool(flags.get("check_bounds"))
-    with record.trace.span("thunks and kernels", "stage"):
+    with trace.span("thunks and kernels", "stage"):
         program = build_program(
             module,
             donated,
             *devices,
             after_instruction=add_value_check if checks_values else None,
             records_values=bool(flags.get("verify_buffers")),
-            on_plan=record.note_plan,
+            on_plan=note,
             tuned=tuned,
         )
         program.is_long_running = is_long_running(module, rates=host_target().rates)
@@ -374,7 +385,7 @@ def _lower(
             add_bounds_checks(program, module.entry_computation.root_instruction)
         if instrument is not None:
             program.counters = place_counters(program, records_events=instrument is Instrument.EVENTS)
-    with record.trace.span("buffers", "stage"):
+    with trace.span("buffers", "stage"):
         assign_buffers(program)
         if program.bounds_checks is not None:
             place_bounds_record(program)

@@ -148,6 +148,15 @@ def test_a_limit_that_cannot_be_met_is_a_warning_with_the_largest_buffers(caplog
     assert re.search(rf"the largest: \S+ f32\[{BATCH},{WIDTH}\] of {ACTIVATIONS:,} bytes", message)
 
 
+def test_the_plans_are_those_of_the_program_that_was_chosen():
+    module = xla.parse_hlo(training(6), verify=True)
+    limited = compile_module(module, memory_limit=1000)
+    names = {instruction.name for instruction in limited.module.instructions()}
+    assert limited.record.plans and limited.record.plans.keys() <= names
+    again = compile_module(limited.module, optimized=True)
+    assert limited.plans() == again.plans()
+
+
 def test_donated_arguments_count_once():
     client = xla.Client("cpu")
     text = training(8)
