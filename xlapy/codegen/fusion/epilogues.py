@@ -65,12 +65,12 @@ def takes_epilogue(instruction: Instruction) -> bool:
 
 
 def _has_single_elements(contraction: Instruction) -> bool:
-    """Whether an instruction is a convolution of one group whose windows have one element."""
+    """Whether an instruction is a convolution of one group that reads one position of its input for each result."""
     if contraction.op is not opcodes.CONVOLUTION:
         return False
     attributes: ConvolutionAttributes = contraction.attributes_as(ConvolutionAttributes)
     is_one_group = attributes.feature_group_count == attributes.batch_group_count == 1
-    return is_one_group and all(w.size == w.stride == w.base_dilation == 1 for w in attributes.window.dimensions)
+    return is_one_group and all(window.is_identity for window in attributes.window.dimensions)
 
 
 def _large_arrays(

@@ -37,6 +37,11 @@ class WindowDimension:
         """The extent of the window on the base area, including window dilation."""
         return dilated(self.size, self.window_dilation)
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether the window at each position has the element at the same position, and nothing else."""
+        return self.size == self.stride == self.base_dilation == 1 and self.padding_low == self.padding_high == 0
+
     def output_size(self, base: int) -> int:
         """The number of window positions over a base area of `base` elements."""
         padded = dilated(base, self.base_dilation) + self.padding_low + self.padding_high

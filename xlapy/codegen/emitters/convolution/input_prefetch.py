@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy.codegen.emitters.convolution.factors import ConvolutionFactors
-from xlapy.codegen.emitters.convolution.geometry import SpatialDimension, minimum
+from xlapy.codegen.emitters.convolution.geometry import minimum
 from xlapy.codegen.target import Target
 from xlapy.loops import Affine, Location
 
@@ -36,7 +36,7 @@ class InputPrefetch:
         if source is None or g.groups > 1 or g.numbers.input_feature_dimension != g.input.shape.rank - 1:
             return False
         size = source.shape.size * source.buffer.type.byte_size
-        return size > self.target.l2_bytes and all(map(_reads_one_element, g.dimensions))
+        return size > self.target.l2_bytes and all(d.window.is_identity for d in g.dimensions)
 
     def prefetch(self, batch: Affine, spatial: Sequence[Affine], number: Affine) -> None:
         """Prefetches a part of the positions behind a tile, in the step for factor `number` of the tile's positions.
@@ -52,9 +52,3 @@ class InputPrefetch:
         for begin in range(0, elements, line):
             place = minimum(builder, behind + number * elements + begin, source.buffer.size - 1)
             builder.prefetch(Location(source.buffer, place))
-
-
-def _reads_one_element(d: SpatialDimension) -> bool:
-    """Whether the window at each position has the element at the same position."""
-    w = d.window
-    return w.size == w.stride == w.base_dilation == 1 and w.padding_low == 0 and d.output == d.input

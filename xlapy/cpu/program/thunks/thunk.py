@@ -345,15 +345,10 @@ class ConditionalThunk(Thunk):
         emitter.conditional(function, self)
 
 
-@dataclass(eq=False, slots=True)
-class ConcurrentThunk(Thunk):
-    """Runs tasks on all threads, each on one thread.
+class FunctionsThunk(Thunk):
+    """Thunks that are emitted as functions of their own. Only what they contain accesses memory."""
 
-    waits: the numbers of the tasks that must have run when a task starts, which are smaller than its own.
-    """
-
-    tasks: list[OutlinedThunk]
-    waits: list[tuple[int, ...]]
+    __slots__ = ()
 
     polls_itself: ClassVar[bool] = True
 
@@ -369,6 +364,24 @@ class ConcurrentThunk(Thunk):
         return
 
     @property
+    def cost(self) -> int:
+        return sum(thunk.cost for thunks in self.nested for thunk in thunks)
+
+    def function_statements(self, count: Callable[[Kernel], int]) -> int:
+        return CALL_STATEMENTS
+
+
+@dataclass(eq=False, slots=True)
+class ConcurrentThunk(FunctionsThunk):
+    """Runs tasks on all threads, each on one thread.
+
+    waits: the numbers of the tasks that must have run when a task starts, which are smaller than its own.
+    """
+
+    tasks: list[OutlinedThunk]
+    waits: list[tuple[int, ...]]
+
+    @property
     def nested(self) -> list[list[Thunk]]:
         return [[task] for task in self.tasks]
 
@@ -379,13 +392,6 @@ class ConcurrentThunk(Thunk):
 
     def accept(self, visitor: ThunkVisitor) -> None:
         visitor.concurrent(self)
-
-    @property
-    def cost(self) -> int:
-        return sum(task.cost for task in self.tasks)
-
-    def function_statements(self, count: Callable[[Kernel], int]) -> int:
-        return CALL_STATEMENTS
 
     @property
     def title(self) -> str:
@@ -400,7 +406,7 @@ class ConcurrentThunk(Thunk):
 
 
 @dataclass(eq=False, slots=True)
-class OutlinedThunk(Thunk):
+class OutlinedThunk(FunctionsThunk):
     """A sequence of thunks that is emitted as a function of its own.
 
     loaded: small slices that the function copies to its stack when it starts. stored: those it copies back at the end.
@@ -412,16 +418,6 @@ class OutlinedThunk(Thunk):
     loaded: list[BufferSlice] = field(default_factory=list[BufferSlice])
     stored: list[BufferSlice] = field(default_factory=list[BufferSlice])
     vectors: list[BufferSlice] = field(default_factory=list[BufferSlice])
-
-    polls_itself: ClassVar[bool] = True
-
-    @property
-    def reads(self) -> list[BufferSlice]:
-        return []
-
-    @property
-    def writes(self) -> list[BufferSlice]:
-        return []
 
     def replace(self, mapping: Replacements) -> None:
         self.loaded, self.stored = replaced(self.loaded, mapping), replaced(self.stored, mapping)
@@ -441,13 +437,6 @@ class OutlinedThunk(Thunk):
 
     def accept(self, visitor: ThunkVisitor) -> None:
         visitor.outlined(self)
-
-    @property
-    def cost(self) -> int:
-        return sum(thunk.cost for thunk in self.thunks)
-
-    def function_statements(self, count: Callable[[Kernel], int]) -> int:
-        return CALL_STATEMENTS
 
     @property
     def title(self) -> str:
