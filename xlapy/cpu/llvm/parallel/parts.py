@@ -78,10 +78,10 @@ class ModuleParts:
         declared = {found[1]: line for line in self._declarations if (found := _DECLARED.match(line)) is not None}
         lines = [line for line in self._declarations if _DECLARED.match(line) is None]
         for name in used.keys() - own:
-            line = self._functions.get(name) or self._constants.get(name) or declared.get(name)
-            if line is None:
+            declaration = self._functions.get(name) or self._constants.get(name) or declared.get(name)
+            if declaration is None:
                 return None
-            lines.append(line)
+            lines.append(declaration)
         shared = [_INTERNAL.sub("define ", definition) for definition in definitions]
         return self._text(sorted(lines), shared)
 
