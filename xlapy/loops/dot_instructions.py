@@ -87,37 +87,45 @@ def evaluate_dot(instruction: DotInstruction, args: Sequence[Any], fused: Fused)
     """
     left, right, total = args
     if not instruction.sum.is_float:
-        signed = instruction.left_signed, instruction.right_signed
-        factors = [
-            np.asarray(group).reshape(1).view(f"{'i' if sign else 'u'}{instruction.term_bits // 8}").astype(np.int64)
-            for group, sign in zip((left, right), signed, strict=True)
-        ]
+        factors = _integers(instruction, left, right)
         exact = int(total) + int(np.sum(factors[0] * factors[1]))
         return np.array(exact & 0xFFFFFFFF, np.uint32).view(np.int32)[()]
-    pairs = [_bfloat16_pair(group) for group in (left, right)]
+    pairs = _bfloat16_terms(left), _bfloat16_terms(right)
     for term in (1, 0):
         total = _flushed(np.float32(fused(pairs[0][term], pairs[1][term], _flushed(total))))
     return total
 
 
-def evaluate_tile_sum(instruction: DotInstruction, left: Any, right: Any, total: Any, fused: Fused) -> Any:
-    """Returns a total plus the products of a row of a tile and a column of another one, arrays of groups."""
+def evaluate_tiles(instruction: DotInstruction, left: Any, right: Any, totals: Any, fused: Fused) -> Any:
+    """Returns totals, an array [rows, columns], plus the products of a tile [rows, groups] and another one [groups,
+    columns], of groups of 32 bits."""
     if not instruction.sum.is_float:
-        for groups in zip(left, right, strict=True):
-            total = evaluate_dot(instruction, (*groups, total), fused)
-        return total
-    chains = [np.float32(0), np.float32(0)]
-    for pair in zip(map(_bfloat16_pair, left), map(_bfloat16_pair, right), strict=True):
-        for term, (a, b) in enumerate(zip(*pair, strict=True)):
-            chains[term] = _flushed(np.float32(fused(a, b, chains[term])))
-    return _flushed(_flushed(total) + _flushed(chains[0] + chains[1]))
+        rows, columns = _integers(instruction, left, right)
+        exact = totals.astype(np.int64) + np.einsum("rgt,gct->rc", rows, columns)
+        return exact.astype(np.uint64).astype(np.uint32).view(np.int32)
+    chains = [np.zeros(totals.shape, np.float32), np.zeros(totals.shape, np.float32)]
+    pairs = _bfloat16_terms(left), _bfloat16_terms(right)
+    for group in range(left.shape[1]):
+        for term, (a, b) in enumerate(zip(*pairs, strict=True)):
+            chains[term] = _flushed(fused(a[:, group, None], b[group], chains[term]).astype(np.float32))
+    return _flushed(_flushed(totals) + _flushed(chains[0] + chains[1]))
 
 
-def _bfloat16_pair(group: Any) -> list[Any]:
-    bits = int(np.asarray(group).reshape(1).view(np.uint32)[0])
-    terms = np.array([bits << 16 & 0xFFFFFFFF, bits & 0xFFFF0000], np.uint32).view(np.float32)
-    return [_flushed(term) for term in terms]
+def _integers(instruction: DotInstruction, left: Any, right: Any) -> list[Any]:
+    """Returns the terms of groups, as a further dimension."""
+    signed = instruction.left_signed, instruction.right_signed
+    return [
+        np.asarray(groups)[..., None].view(f"{'i' if sign else 'u'}{instruction.term_bits // 8}").astype(np.int64)
+        for groups, sign in zip((left, right), signed, strict=True)
+    ]
 
 
-def _flushed(number: Any) -> Any:
-    return np.copysign(np.float32(0), number) if abs(number) < np.finfo(np.float32).tiny else number
+def _bfloat16_terms(groups: Any) -> list[Any]:
+    """Returns the first and the second terms of pairs."""
+    bits = np.asarray(groups).view(np.uint32)
+    return [_flushed(terms.view(np.float32)) for terms in (bits << np.uint32(16), bits & np.uint32(0xFFFF0000))]
+
+
+def _flushed(numbers: Any) -> Any:
+    tiny = np.abs(numbers) < np.finfo(np.float32).tiny
+    return np.where(tiny, np.copysign(np.float32(0), numbers), numbers)[()]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from xlapy.loops.dot_instructions import TILE_SIDE, evaluate_dot, evaluate_tile_sum
+from xlapy.loops.dot_instructions import TILE_SIDE, evaluate_dot, evaluate_tiles
 from xlapy.loops.ir import (
     Affine,
     AxisKind,
@@ -115,15 +115,14 @@ class _Evaluator:
             self.memory[place.buffer.name][self.position(place.offset) :]
             for place in (statement.left, statement.right, statement.sums)
         )
-        for row in range(self.extent(statement.rows)):
-            for column in range(statement.columns):
-                place = row * statement.sums_pitch + column
-                total = sums[place] if self.get(statement.accumulates) else sums.dtype.type(0)
-                for step in range(0, self.extent(statement.groups), TILE_SIDE):
-                    groups = np.arange(step, step + TILE_SIDE)
-                    factors = left[row * statement.left_pitch + groups], right[groups * statement.right_pitch + column]
-                    total = evaluate_tile_sum(statement.instruction, *factors, total, _fused)
-                sums[place] = total
+        rows, columns = np.arange(self.extent(statement.rows))[:, None], np.arange(statement.columns)
+        places = rows * statement.sums_pitch + columns
+        totals = sums[places] if self.get(statement.accumulates) else np.zeros(places.shape, sums.dtype)
+        for step in range(0, self.extent(statement.groups), TILE_SIDE):
+            groups = np.arange(step, step + TILE_SIDE)
+            tiles = left[rows * statement.left_pitch + groups], right[groups[:, None] * statement.right_pitch + columns]
+            totals = evaluate_tiles(statement.instruction, *tiles, totals, _fused)
+        sums[places] = totals
 
     def extent(self, extent: int | Value) -> int:
         return extent if isinstance(extent, int) else int(self.get(extent))
