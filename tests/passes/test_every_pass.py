@@ -18,7 +18,7 @@ from tests.programs.test_programs import arguments_of as program_arguments
 from xlapy import opcodes
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module
-from xlapy.hlo.verify_layouts import verify_layouts
+from xlapy.hlo.verification.layouts import verify_layouts
 from xlapy.passes import CATALOG, Fixpoint, Pass, parse_passes
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.layouts.assign_layouts import AssignLayouts

@@ -16,10 +16,10 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Alias, BufferDonor, Module, ShapeIndex
 from xlapy.hlo.traverse import find_call_cycle, find_cycle
-from xlapy.hlo.verify_annotations import verify_annotations
-from xlapy.hlo.verify_async import verify_async
-from xlapy.hlo.verify_buffers import verify_buffers
-from xlapy.hlo.verify_failure import fail
+from xlapy.hlo.verification.annotations import verify_annotations
+from xlapy.hlo.verification.asynchronous import verify_async
+from xlapy.hlo.verification.buffers import verify_buffers
+from xlapy.hlo.verification.failure import fail
 from xlapy.opcodes.collectives import ALL_TO_ALL, COLLECTIVE_BROADCAST, REDUCE_SCATTER
 from xlapy.opcodes.control import FUSION
 from xlapy.opcodes.indexing import SCATTER

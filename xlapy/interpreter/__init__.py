@@ -3,6 +3,7 @@
 Importing the package registers the rules of all op families.
 """
 
+from xlapy.base.value import DynamicArray
 from xlapy.interpreter import (
     batching,
     collectives,
@@ -33,7 +34,6 @@ from xlapy.interpreter.core import (
     make_plan,
     rule_of,
 )
-from xlapy.interpreter.dynamic_array import DynamicArray
 
 __all__ = [
     "batching",

@@ -15,9 +15,9 @@ from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.element_types import Array, PrimitiveType
 from xlapy.base.errors import ExecutionError
+from xlapy.base.value import DynamicArray
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import Context, Value, evaluate_computation
-from xlapy.interpreter.dynamic_array import DynamicArray
 
 _MAX_LOOPS = 50
 """The number of enclosing loops that a message names."""

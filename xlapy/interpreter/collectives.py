@@ -1,7 +1,7 @@
 """Collective operations: every device passes its operands to the members of its group and computes its own result.
 
 Responsible for the groups, and for the result as a function of all members' operands. Does not depend on how values
-reach other devices (`communicator.py`).
+reach other devices (`hlo/communicator.py`).
 Source: AllGather, AllReduce, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute, ReduceScatter,
 ReplicaId, PartitionId of the specification; collective_reduce of StableHLO's.
 

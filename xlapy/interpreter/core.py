@@ -27,11 +27,11 @@ from xlapy.base.errors import ExecutionError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.base.value import TOKEN as TOKEN
 from xlapy.base.value import Value as Value
+from xlapy.base.value import conform_to_shape
+from xlapy.hlo.communicator import SINGLE_DEVICE, Communicator
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
-from xlapy.interpreter.communicator import SINGLE_DEVICE, Communicator
-from xlapy.interpreter.dynamic_array import conform_to_shape
 from xlapy.interpreter.kernels.random_state import RandomState
 from xlapy.opcodes.registry import AsyncRole, Rules
 

@@ -17,6 +17,7 @@ from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
+from xlapy.base.value import actual_array, pad_value_to_bounds
 from xlapy.custom_calls.context import CallContext
 from xlapy.custom_calls.lapack import lapack_targets
 from xlapy.custom_calls.native import call_native, check_layouts, copy_to_layout, operand_layout_shapes
@@ -52,7 +53,6 @@ from xlapy.interpreter.core import (
     evaluate_computation,
     is_dynamic,
 )
-from xlapy.interpreter.dynamic_array import actual_array, pad_value_to_bounds
 from xlapy.interpreter.sorting import top_k_of_rows
 from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes
 from xlapy.opcodes.requirements import compatible_ignoring_dynamic

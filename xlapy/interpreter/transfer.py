@@ -1,7 +1,7 @@
 """Transfers between devices, the host and memory spaces.
 
 Responsible for the source and the target of each transfer. Does not depend on how values are transported
-(`communicator.py`).
+(`hlo/communicator.py`).
 Source: Infeed, Outfeed, Send, SendDone, Recv, RecvDone, CopyStart, CopyDone of the specification.
 
 The frontend attribute `_xla_send_recv_source_target_pairs={{0,1},{1,2}}` of send and recv names the devices that take

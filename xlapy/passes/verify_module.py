@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy.hlo.module import Module
+from xlapy.hlo.verification.layouts import verify_layouts
 from xlapy.hlo.verify import verify
-from xlapy.hlo.verify_layouts import verify_layouts
 
 
 @dataclass(frozen=True)

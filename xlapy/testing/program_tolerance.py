@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.value import DynamicArray
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import TOKEN, Context
-from xlapy.interpreter.dynamic_array import DynamicArray
 from xlapy.runtime import Client
 from xlapy.runtime.backends.interpreter import InterpreterProgram
 from xlapy.testing.comparison import (

@@ -9,7 +9,7 @@ from xlapy import opcodes
 from xlapy.base.errors import VerificationError
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module
-from xlapy.hlo.verify_layouts import verify_layouts
+from xlapy.hlo.verification.layouts import verify_layouts
 from xlapy.text import PrintOptions, parse_hlo, print_computation
 
 

@@ -15,13 +15,13 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.shape import Shape
+from xlapy.base.value import DynamicArray, actual_array, array_of_bounds, pad_value_to_bounds, sizes_of
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.builtin_targets.signatures import require_signature
 from xlapy.interpreter.core import RULES, Array, Context, InterpreterRule, Value
 from xlapy.interpreter.dynamic.convolution import crop_paired_features
 from xlapy.interpreter.dynamic.core import check_size
 from xlapy.interpreter.dynamic.reduction import fit_source_to_windows
-from xlapy.interpreter.dynamic_array import DynamicArray, actual_array, array_of_bounds, pad_value_to_bounds, sizes_of
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window, WindowDimension, dilated, same_padding
 from xlapy.opcodes.convolution import ConvolutionAttributes

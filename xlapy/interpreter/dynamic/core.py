@@ -19,9 +19,9 @@ from typing import Any
 
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
+from xlapy.base.value import DynamicArray, actual_array, crop, pad_value_to_bounds, sizes_of
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
-from xlapy.interpreter.dynamic_array import DynamicArray, actual_array, crop, pad_value_to_bounds, sizes_of
 
 Arrays = list[Array]
 

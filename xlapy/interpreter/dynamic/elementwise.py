@@ -11,10 +11,10 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
+from xlapy.base.value import DynamicArray, array_of_bounds, sizes_of
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import apply_ordinary_rule, broadcast_sizes, repeated_dimensions
-from xlapy.interpreter.dynamic_array import DynamicArray, array_of_bounds, sizes_of
 from xlapy.opcodes.registry import REGISTRY
 
 

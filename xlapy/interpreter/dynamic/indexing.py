@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
+from xlapy.base.value import DynamicArray, array_of_bounds, pad_to_bounds, sizes_of
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import (
@@ -18,7 +19,6 @@ from xlapy.interpreter.dynamic.core import (
     crop_to_smallest_sizes,
     crop_value,
 )
-from xlapy.interpreter.dynamic_array import DynamicArray, array_of_bounds, pad_to_bounds, sizes_of
 from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes, window_dims_to_operand_dims
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.literal import Literal
+from xlapy.base.value import DynamicArray, actual_array, array_of_bounds, pad_to_bounds, sizes_of
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import (
@@ -26,7 +27,6 @@ from xlapy.interpreter.dynamic.core import (
     crop_value,
     smallest_sizes,
 )
-from xlapy.interpreter.dynamic_array import DynamicArray, actual_array, array_of_bounds, pad_to_bounds, sizes_of
 from xlapy.opcodes.attributes.dimensions import strided
 from xlapy.opcodes.movement import (
     DynamicSliceAttributes,

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
+from xlapy.base.value import sizes_of
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Context, Value
 from xlapy.interpreter.dynamic.core import apply_at_actual_sizes, crop_value, smallest_sizes
-from xlapy.interpreter.dynamic_array import sizes_of
 from xlapy.opcodes.normalization import BatchNormAttributes
 
 

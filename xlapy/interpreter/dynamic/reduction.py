@@ -12,10 +12,10 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
+from xlapy.base.value import actual_array, pad_value_to_bounds
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import apply_at_actual_sizes, broadcast_sizes, crop_to_smallest_sizes, crop_value
-from xlapy.interpreter.dynamic_array import actual_array, pad_value_to_bounds
 from xlapy.interpreter.reduction import reduce_with_inits
 from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.opcodes.reduction import WindowAttributes

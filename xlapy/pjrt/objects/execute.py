@@ -15,9 +15,9 @@ import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.shape import Shape
+from xlapy.base.value import actual_array
 from xlapy.cpu.program.targets.python_callbacks import take_error
 from xlapy.interpreter import TOKEN
-from xlapy.interpreter.dynamic_array import actual_array
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import read_sized

@@ -17,8 +17,8 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
+from xlapy.base.value import actual_array, conform_to_shape, pad_to_bounds
 from xlapy.interpreter import TOKEN, DynamicArray
-from xlapy.interpreter.dynamic_array import actual_array, conform_to_shape, pad_to_bounds
 from xlapy.runtime.buffer import Buffer, LaunchToken
 from xlapy.runtime.values import Value
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from xlapy.base.element_types import S32
 from xlapy.base.shape import Shape
+from xlapy.base.value import array_of_bounds, sizes_of
 from xlapy.interpreter import TOKEN, DynamicArray
-from xlapy.interpreter.dynamic_array import array_of_bounds, sizes_of
 from xlapy.runtime.values import Value
 
 

@@ -13,7 +13,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ModuleConfig
-from xlapy.hlo.verify_failure import fail
+from xlapy.hlo.verification.failure import fail
 from xlapy.opcodes.attributes.replica_groups import GroupMode
 from xlapy.opcodes.collectives import (
     ALL_REDUCE,

@@ -12,7 +12,7 @@ from xlapy.base.errors import VerificationError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.hlo.verify_failure import fail
+from xlapy.hlo.verification.failure import fail
 from xlapy.opcodes.control import ADD_DEPENDENCY, ASYNC_START, CALL, CONDITIONAL, FUSION, OPT_BARRIER, WHILE
 from xlapy.opcodes.movement import CONCATENATE, DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE, PAD, REVERSE, SLICE
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, TUPLE

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ShapeIndex
-from xlapy.hlo.verify_async import is_async
-from xlapy.hlo.verify_failure import fail
+from xlapy.hlo.verification.asynchronous import is_async
+from xlapy.hlo.verification.failure import fail
 from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, CALL, CONDITIONAL, FUSION, WHILE
 from xlapy.opcodes.custom import CREATE_BUFFER_TARGET, CUSTOM_CALL, PIN_TARGET, UNPIN_TARGET, CustomCallAttributes
 from xlapy.opcodes.sources import PARAMETER

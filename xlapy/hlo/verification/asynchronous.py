@@ -13,7 +13,7 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.hlo.verify_failure import fail
+from xlapy.hlo.verification.failure import fail
 from xlapy.opcodes.collectives import (
     ALL_GATHER_DONE,
     ALL_GATHER_START,

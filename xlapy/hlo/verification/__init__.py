@@ -1,0 +1,1 @@
+"""The parts of the verifier (`xlapy/hlo/verify.py`)."""
