@@ -3,9 +3,9 @@
 Responsible for the order in which elements are combined: sequentially in row-major order, with the accumulator on the
 left, each step rounded to the element type; the initial value comes first and is used once. Sums and products of
 floating-point numbers use XLA:CPU's tree of blocks, so that results are bitwise equal to XLA:CPU's. Where the order
-does not change the result, and for sequences that are too long for sequential evaluation, neighbors are combined in
-pairs. Every called computation is applied to whole arrays. Does not depend on what the computations mean beyond
-`monoid`. Source: Reduce, ReduceWindow, SelectAndScatter, Map, Scan of the specification.
+does not change the result, neighbors are combined in pairs. Every called computation is applied to whole arrays. Does
+not depend on what the computations mean beyond `monoid` and `is_associative_selection`.
+Source: Reduce, ReduceWindow, SelectAndScatter, Map, Scan of the specification.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from xlapy.base.rounding import round_to
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import monoid
+from xlapy.hlo.selections import is_associative_selection
 from xlapy.interpreter.batching.scalar_computations import apply_reducer, apply_scalar_computation
 from xlapy.interpreter.core import RULES, Array, Context, Value, evaluate_computation
 from xlapy.interpreter.kernels.accumulate import accumulate
@@ -32,14 +33,8 @@ from xlapy.opcodes.requirements import elements_of
 
 _ROUNDED_OPS = (opcodes.ADD, opcodes.MULTIPLY)
 """The monoids that round floating-point numbers, so that the order of their elements changes the result."""
-_MAX_SEQUENTIAL_ELEMENTS = 1 << 14
-"""Longer sequences are combined in pairs by a reducer that is not a sum or product, instead of sequentially."""
 _BLOCK_ELEMENTS = 32
 """XLA:CPU sums long dimensions in blocks of this many elements, and then the sums of the blocks."""
-_SMALL_WINDOW_ELEMENTS = 64
-"""Windows up to this size are always folded element by element."""
-_MAX_WINDOW_STEPS = 1 << 24
-"""Larger windows are folded element by element if all windows together have at most this many elements."""
 
 Arrays = list[Array]
 Combine = Callable[[Arrays, Arrays], Arrays]
@@ -59,7 +54,7 @@ class Reducer:
         op = monoid(computation)
         element_type = PrimitiveType.from_dtype(inits[0].dtype)
         rounds = op in _ROUNDED_OPS and (element_type.is_floating or element_type.is_complex)
-        self.is_reassociable = op is not None and not rounds
+        self.is_reassociable = not rounds if op is not None else is_associative_selection(computation)
         # blocks of sums are padded with zeros, which f8e8m0fnu does not have
         in_blocks = rounds and element_type is not F8E8M0FNU
         self.ufunc: np.ufunc | None = (np.add if op is opcodes.ADD else np.multiply) if in_blocks else None
@@ -78,13 +73,11 @@ class Reducer:
         return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
     def fold(self, values: Arrays) -> Arrays:
-        """Combines along the first axis, which has at least one element: sequentially if the order changes the result.
-
-        With a reducer that is not a sum or product, very long sequences are combined in pairs, then in pairs of those.
-        """
+        """Combines along the first axis, which has at least one element: sequentially if the order changes the result,
+        else in pairs, then in pairs of those."""
         if self.ufunc is not None:
             return [_accumulated(self.ufunc, values[0])]
-        if self.is_reassociable or len(values[0]) > _MAX_SEQUENTIAL_ELEMENTS:
+        if self.is_reassociable:
             return self._fold_in_pairs(values)
         folded = [v[0] for v in values]
         for index in range(1, len(values[0])):
@@ -183,19 +176,10 @@ def reduce_window(context: Context, instruction: Instruction, values: Sequence[V
         return _packed(instruction, [np.broadcast_to(init, shape) for init in inits])
     window = window.without_padding_elements(operands[0].shape)
     reducer = Reducer(context, instruction.to_apply, inits)
-    if _is_folded_in_order(reducer, window, shape):
+    is_rounded_once = reducer.ufunc is not None and max(window.sizes) > _BLOCK_ELEMENTS
+    if not (reducer.is_reassociable or is_rounded_once):
         return _packed(instruction, _fold_in_order(reducer, operands, window, shape))
     return _packed(instruction, _fold_by_dimensions(reducer, operands, window, shape))
-
-
-def _is_folded_in_order(reducer: Reducer, window: Window, shape: Sequence[int]) -> bool:
-    """Returns whether the elements of a window are combined in row-major order, not dimension by dimension."""
-    if reducer.is_reassociable or (reducer.ufunc is not None and max(window.sizes) > _BLOCK_ELEMENTS):
-        return False
-    elements = math.prod(window.sizes)
-    if elements <= _SMALL_WINDOW_ELEMENTS:
-        return True
-    return elements <= _MAX_SEQUENTIAL_ELEMENTS and elements * math.prod(shape) <= _MAX_WINDOW_STEPS
 
 
 def _fold_in_order(reducer: Reducer, operands: Sequence[Array], window: Window, shape: tuple[int, ...]) -> Arrays:

@@ -15,12 +15,12 @@ from xlapy import opcodes
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import identity_of, monoid
+from xlapy.hlo.selections import is_selection
 from xlapy.loops import Affine, AxisKind, Builder, Value
 from xlapy.loops.reduction_order import accumulator_vectors
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering, flatten_elements
 from xlapy.lower.elementwise import select_element
 from xlapy.lower.movement import element_where
-from xlapy.lower.selections import is_selection
 from xlapy.lower.windows import span_positions, window_span
 from xlapy.opcodes.attributes.dimensions import Window
 from xlapy.opcodes.reduction import WindowAttributes

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from tests.lower.test_selections import NAN_ARGMAX
+from tests.hlo.test_selections import NAN_ARGMAX
 from xlapy.cpu.transforms.canonicalize_argmax import CanonicalizeArgmax
 from xlapy.hlo.verify import verify
 

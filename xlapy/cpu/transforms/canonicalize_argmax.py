@@ -18,7 +18,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.inlining import inline_call
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
-from xlapy.lower.selections import is_selection
+from xlapy.hlo.selections import is_selection
 from xlapy.lower.sources import uniform_value
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.sources import IotaAttributes

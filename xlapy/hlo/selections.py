@@ -60,15 +60,33 @@ def is_selection(computation: Computation, ordered_by: int | None = None) -> boo
     ordered_by: a position in the tuples. The laws then need to hold only if the first tuple is the one with the smaller
     value at this position. -0 and +0 count as equal, as do all NaN, unless the computation distinguishes them.
     """
+    types = _types(computation)
+    steps = None if types is None else _steps(computation)
+    return types is not None and steps is not None and _holds(steps, types, ordered_by)
+
+
+def is_associative_selection(computation: Computation) -> bool:
+    """Whether neighboring elements may be combined first: a selection that is associative bit for bit.
+
+    Unlike `is_selection`, it distinguishes -0 from +0, and allows results that depend on the order of the arguments.
+    """
+    types = _types(computation)
+    steps = None if types is None else _steps(computation)
+    if types is None or steps is None or any(op in _EXTREMES for op, _, _ in steps):
+        return False
+    return _is_associative(steps, types)
+
+
+def _types(computation: Computation) -> tuple[PrimitiveType, ...] | None:
+    """The element types of the tuples; None if the parameters are not two tuples of numbers."""
     parameters = computation.parameters
     count = len(parameters) // 2
     types = tuple(p.shape.element_type if p.shape.is_array else PRED for p in parameters)
     if len(parameters) % 2 or not 1 <= count <= MAX_TUPLE_SIZE or types[:count] != types[count:]:
-        return False
+        return None
     if any(t is PRED or not (t.is_floating or t.is_integral) for t in types):
-        return False
-    steps = _steps(computation)
-    return steps is not None and _holds(steps, types[:count], ordered_by)
+        return None
+    return types[:count]
 
 
 def _steps(computation: Computation) -> tuple[_Step, ...] | None:
@@ -96,10 +114,7 @@ def _holds(steps: tuple[_Step, ...], types: tuple[PrimitiveType, ...], ordered_b
     is_total = any(op is opcodes.COMPARE and attribute[1] for op, _, attribute in steps)
     if _marks(steps, len(types)) is None or (is_total and any(op in _EXTREMES for op, _, _ in steps)):
         return False
-    grids = np.meshgrid(*[_FLOATS if t.is_floating else _INTEGERS for t in types], indexing="ij")
-    tuples = [grid.reshape(-1) for grid in grids]
-    count = len(tuples[0])
-    a, b, c = (tuple(part.reshape(shape) for part in tuples) for shape in ((count, 1, 1), (count, 1), (count,)))
+    a, b, c = _triples(types)
 
     def apply(left: Parts, right: Parts) -> Parts:
         if ordered_by is not None:
@@ -115,6 +130,25 @@ def _holds(steps: tuple[_Step, ...], types: tuple[PrimitiveType, ...], ordered_b
         and same(apply(b, c), apply(c, b))
         and same(apply(apply(a, b), c), apply(a, apply(b, c)))
     )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=256)
+def _is_associative(steps: tuple[_Step, ...], types: tuple[PrimitiveType, ...]) -> bool:
+    if _marks(steps, len(types)) is None:
+        return False
+    a, b, c = _triples(types)
+    apply = functools.partial(_evaluate, steps, len(types))
+    left, right = apply(apply(a, b), c), apply(a, apply(b, c))
+    return all(_same(x, y, exactly=True) for x, y in zip(left, right, strict=True))
+
+
+def _triples(types: Sequence[PrimitiveType]) -> tuple[Parts, Parts, Parts]:
+    """Three axes with all tuples of the numbers that are tried."""
+    grids = np.meshgrid(*[_FLOATS if t.is_floating else _INTEGERS for t in types], indexing="ij")
+    tuples = [grid.reshape(-1) for grid in grids]
+    count = len(tuples[0])
+    a, b, c = (tuple(part.reshape(shape) for part in tuples) for shape in ((count, 1, 1), (count, 1), (count,)))
+    return a, b, c
 
 
 def _marks(steps: Sequence[_Step], count: int) -> list[int] | None:

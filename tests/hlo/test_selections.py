@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import xlapy as xla
-from xlapy.lower.selections import is_selection
+from xlapy.hlo.selections import is_associative_selection, is_selection
 
 NAN_ARGMAX = """
   gt = pred[] compare(v, w), direction=GT
@@ -99,3 +99,12 @@ def test_one_value():
     assert is_selection(single("ROOT r = f32[] maximum(v, w)"))
     assert not is_selection(single("ROOT r = f32[] subtract(v, w)"))
     assert not is_selection(single("ROOT r = pred[] or(v, w)", "pred"))
+
+
+def test_selections_that_combine_neighbors_first_keep_every_bit():
+    assert is_associative_selection(pair(NAN_ARGMAX))
+    assert not is_associative_selection(pair(EXTREMES, "s32"))  # a maximum orders -0 and +0, which is not tried
+    first = "c = pred[] compare(v, w), direction=%s\n ROOT r = f32[] select(c, v, w)"
+    assert not is_associative_selection(single(first % "GE"))  # NaN is dropped, depending on the order
+    assert is_associative_selection(single((first % "GE").replace("f32", "u8"), "u8"))
+    assert is_associative_selection(single("c = pred[] compare(v, v), direction=NE\n ROOT r = f32[] select(c, v, w)"))
