@@ -14,6 +14,8 @@ from xlapy import opcodes
 from xlapy.interpreter import RULES as INTERPRETER
 from xlapy.interpreter.core import DYNAMIC_RULES
 from xlapy.opcodes.registry import REGISTRY, OpDef
+from xlapy.reference import definition_of
+from xlapy.reference.core import DYNAMIC_DEFINITIONS
 from xlapy.testing.samples import FAMILIES, samples_of
 from xlapy.text import parse_hlo
 
@@ -72,10 +74,21 @@ def test_an_operation_is_defined_in_the_file_of_its_family(op: OpDef):
 def test_every_consumer_has_a_file_for_each_family(family: str):
     files = [
         f"xlapy/{folder}/{family}.py"
-        for folder in ("opcodes", "builder", "interpreter", "testing/samples", "testing/examples")
+        for folder in ("opcodes", "builder", "reference", "interpreter", "testing/samples", "testing/examples")
     ]
     files += [f"tests/{folder}/test_{family}.py" for folder in ("opcodes", "builder", "interpreter")]
     assert [file for file in files if not (ROOT / file).is_file()] == []
+
+
+@every_op
+def test_the_reference_defines_an_operation_in_the_file_of_its_family(op: OpDef):
+    """Conversions have a file of their own, as have dynamic dimensions of all operations."""
+    module = inspect.getmodule(definition_of(op))
+    assert module is not None
+    assert module.__name__ in (f"xlapy.reference.{op.family}", "xlapy.reference.conversion")
+    assert inspect.getdoc(definition_of(op)) or op.elementwise
+    reason = DYNAMIC_DEFINITIONS.refusals.get(op, "")
+    assert (op in DYNAMIC_DEFINITIONS) != (len(reason) > 5)
 
 
 @every_op

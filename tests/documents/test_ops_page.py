@@ -53,7 +53,7 @@ def test_a_section_has_all_parts(op: OpDef) -> None:
 def test_a_section() -> None:
     assert (
         section(opcodes.POPCNT)
-        == """\
+        == '''\
 ### popcnt
 
 The number of one bits.
@@ -67,9 +67,18 @@ Constraints:
 1. The operand is an array.
 2. Its elements are integer.
 
+Definition (`xlapy/reference/elementwise.py`):
+
+```python
+@elementwise(opcodes.POPCNT)
+def popcnt(t: PrimitiveType, a: int) -> int:
+    """The number of bits that are set."""
+    return _unsigned(t, a).bit_count()
+```
+
 Made by `ops.population_count`.
 
-Runs on: cpu; interpreter.
+Runs on: cpu; interpreter; reference.
 
 Example:
 
@@ -78,7 +87,7 @@ x = s8[3] {7, 0, -1}
 y = s8[3] popcnt(x)
 => s8[3] {3, 0, 8}
 ```
-"""
+'''
     )
 
 

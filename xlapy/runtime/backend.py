@@ -153,13 +153,21 @@ def _interpreter() -> Backend:
     return InterpreterBackend()
 
 
+def _reference() -> Backend:
+    from xlapy.runtime.backends.reference import ReferenceBackend
+
+    return ReferenceBackend()
+
+
 def _cpu() -> Backend:
     from xlapy.runtime.backends.cpu import CpuBackend
 
     return CpuBackend()
 
 
-PLATFORMS: Mapping[str, Callable[[], Backend]] = MappingProxyType({"cpu": _cpu, "interpreter": _interpreter})
+PLATFORMS: Mapping[str, Callable[[], Backend]] = MappingProxyType(
+    {"cpu": _cpu, "interpreter": _interpreter, "reference": _reference}
+)
 """Loaders of the built-in platforms. Other platforms are registered, or declared by packages as entry points."""
 
 ENTRY_POINTS = "xlapy.backends"

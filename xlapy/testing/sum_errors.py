@@ -21,6 +21,7 @@ from xlapy.opcodes.convolution import CONVOLUTION, ConvolutionAttributes
 from xlapy.opcodes.elementwise import DIVIDE, MULTIPLY
 from xlapy.opcodes.normalization import BATCH_NORM_GRAD, BATCH_NORM_TRAINING, BatchNormAttributes
 from xlapy.opcodes.reduction import REDUCE, REDUCE_WINDOW, ReduceAttributes, WindowAttributes
+from xlapy.testing.random_values import is_integer
 
 Array = np.ndarray[Any, Any]
 Value = Any
@@ -37,13 +38,14 @@ class Step:
 
 def terms_and_magnitude(step: Step) -> tuple[int, Value]:
     """Returns the number of terms of each result element, and the step's value for the absolute values of its
-    operands; None for operations on several devices."""
+    operands, integers among them if they are factors; None for operations on several devices."""
     instruction = step.instruction
     if instruction.op.family == "collectives":
         return _max_terms(step), None
     operands = tuple(_absolute_values(value) for value in step.operands)
     if instruction.op in (DOT, CONVOLUTION):
         instruction = _with_wide_result(instruction)
+        operands = tuple(map(_absolute_factor, operands))
     with np.errstate(all="ignore"):
         magnitude = rule_of(instruction)(Context(), instruction, operands)
     return _max_terms(step), magnitude
@@ -121,6 +123,11 @@ def _absolute_values(value: Value) -> Value:
     finite = np.isfinite(value.astype(np.complex128) if value.dtype.kind == "c" else value.astype(np.float64))
     with np.errstate(all="ignore"):
         return np.where(finite, np.abs(value), np.zeros((), value.dtype)).astype(value.dtype)
+
+
+def _absolute_factor(value: Value) -> Value:
+    """Returns absolute values of an array of integers that are multiplied."""
+    return np.abs(value) if isinstance(value, np.ndarray) and is_integer(value.dtype) else value
 
 
 def _is_inexact(dtype: np.dtype[Any]) -> bool:

@@ -42,7 +42,6 @@ MAX_CALL_DEPTH = 5_000
 """The longest supported chain of computations that call each other."""
 
 _run_ids = itertools.count(1)
-_FRAMES_PER_CALL = 4
 
 
 class InterpreterProgram:
@@ -51,6 +50,9 @@ class InterpreterProgram:
     fresh_results = False
     fast_path = None
     sharded_fast_path = None
+    platform = "interpreter"
+    frames_per_call = 4
+    """Python frames that a call of a computation takes."""
 
     def __init__(
         self, module: Module, replica_count: int = 1, partition_count: int = 1, checks: Checks = NO_CHECKS
@@ -120,6 +122,10 @@ class InterpreterProgram:
         context.replace_value = self.replace_value
         context.plans = self._plans
         context.program_state = self._kept
+        return self.evaluate(context, arguments)
+
+    def evaluate(self, context: Context, arguments: Sequence[Value]) -> Value:
+        """Evaluates the entry computation on one device."""
         return evaluate_computation(context, self.module.entry_computation, arguments)
 
     @property
@@ -144,8 +150,8 @@ class InterpreterProgram:
 
     def serialize(self) -> bytes:
         raise UnsupportedError(
-            f"{self.module.name} runs on the interpreter, which compiles nothing: only programs of cpu are serialized; "
-            "keep the module's text"
+            f"{self.module.name} runs on the {self.platform}, which compiles nothing: only programs of cpu are "
+            "serialized; keep the module's text"
         )
 
     def _make_room(self, devices: int) -> None:
@@ -154,7 +160,7 @@ class InterpreterProgram:
         if needed > UNCHECKED_BYTES and needed > (available := available_bytes()):
             each = f"each of {devices} devices" if devices > 1 else "the program"
             raise ExecutionError(f"out of memory: {each} needs {self._demand}, {format_bytes(available)} are available")
-        make_room_for_calls(self._call_depth, _FRAMES_PER_CALL)
+        make_room_for_calls(self._call_depth, self.frames_per_call)
 
 
 _LOCAL_OPCODES = frozenset({opcodes.COPY_START, opcodes.COPY_DONE, opcodes.REPLICA_ID, opcodes.PARTITION_ID})
@@ -170,6 +176,7 @@ class InterpreterBackend:
     """Runs programs by the definitions of the operations, on NumPy arrays."""
 
     name = "interpreter"
+    program_class = InterpreterProgram
 
     def compile(
         self,
@@ -183,15 +190,15 @@ class InterpreterBackend:
         """`UnsupportedError` for operations without a rule, and for the limits of `check_supported`."""
         del tuning_file  # there are no kernels
         check_partitioning(module, replica_count, partition_count)
-        check_supported(module, "the interpreter", MAX_CALL_DEPTH)
-        program = InterpreterProgram(module, replica_count, partition_count, checks)
+        check_supported(module, f"the {self.name}", MAX_CALL_DEPTH)
+        program = self.program_class(module, replica_count, partition_count, checks)
         program.prepare_custom_calls()
         return program
 
     def load(
         self, serialized: bytes, source: LazyModule, partition_count: int = 1, donated: Sequence[DonatedLeaf] = ()
     ) -> InterpreterProgram:
-        raise UnsupportedError(f"{source.name} was compiled for another platform; the interpreter runs modules")
+        raise UnsupportedError(f"{source.name} was compiled for another platform; the {self.name} runs modules")
 
     def trim(self) -> int:
         """Nothing is cached."""

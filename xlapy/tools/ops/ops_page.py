@@ -16,6 +16,7 @@ from typing import Any
 from xlapy import ops
 from xlapy.opcodes.attributes.codecs import Attributes, EnumCodec, Field
 from xlapy.opcodes.registry import REGISTRY, Effect, OpDef
+from xlapy.reference import definition_of
 from xlapy.testing.accepted_types import accepted_types, describe
 from xlapy.testing.examples import Example, examples_of
 from xlapy.testing.samples import FAMILIES
@@ -33,6 +34,14 @@ In a section, a name with `...` stands for any number of operands. "any" are all
 to s64, u1 to u64, f16, bf16, f32, f64, the floats of 8, 6 and 4 bits, c64 and c128; floating-point and integer
 include the narrow ones. Where no `result` is listed, the shape rule infers the result, and a declared shape must
 be the inferred one. In an example `|` separates the values of several devices, and `=>` stands before results.
+
+A definition is the function that the platform `reference` runs: Python over the indices of elements. Its parameters are
+the instruction, a function for each computation that it calls, and the operands. Definitions of elementwise operations
+compute one element: `t` is the element type of the operands, and the numbers are exact; the result wraps at the width
+of an integer type, or is rounded once to a floating-point type. `xlapy/reference/elements.py` has what they share:
+`array_of_shape(shape, f)` is the array with the element `f(index)` at each index, `indices(sizes)` are all indices in
+row-major order, `number(x)` is the number that an element stands for, and `element(value, type)` the element that a
+number becomes. Definitions of collectives take the operands of all members of a group and return one result per member.
 """
 
 
@@ -65,6 +74,7 @@ def section(op: OpDef) -> str:
         _attributes(op.attributes),
         _notes(op),
         _constraints(op),
+        _definition(op),
         _made_by(op),
         _runs_on(op),
         *map(_example, (example for example in examples_of(op.family) if example.op == op.name)),
@@ -132,6 +142,14 @@ def _constraints(op: OpDef) -> str:
     if not op.constraints:
         return ""
     return "\n".join(["Constraints:\n", *(f"{number}. {text}" for number, text in enumerate(op.constraints, 1))])
+
+
+def _definition(op: OpDef) -> str:
+    """Returns the source of the function that defines an op."""
+    definition = definition_of(op)
+    file = f"xlapy/{definition.__module__.removeprefix('xlapy.').replace('.', '/')}.py"
+    source = inspect.getsource(definition).rstrip()
+    return "\n".join([f"Definition (`{file}`):\n", "```python", source, "```"])
 
 
 def _made_by(op: OpDef) -> str:

@@ -9,6 +9,7 @@ from xlapy.interpreter import RULES
 from xlapy.opcodes.registry import REGISTRY, OpDef
 from xlapy.passes.expand import EXPANSIONS
 from xlapy.passes.resolve_dynamic_dimensions import SIZE_OPS
+from xlapy.reference.core import SOURCES
 
 
 def _interpreter(op: OpDef) -> str:
@@ -21,7 +22,11 @@ def _cpu(op: OpDef) -> str:
     return "" if expanded or op in native_opcodes() else "no native form yet"
 
 
-TABLES: dict[str, Callable[[OpDef], str]] = {"cpu": _cpu, "interpreter": _interpreter}
+def _reference(op: OpDef) -> str:
+    return "" if op in SOURCES else "no definition"
+
+
+TABLES: dict[str, Callable[[OpDef], str]] = {"cpu": _cpu, "interpreter": _interpreter, "reference": _reference}
 """For each platform, a function that returns why it does not run an op; "" if it does."""
 
 
