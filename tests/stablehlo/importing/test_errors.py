@@ -113,6 +113,14 @@ CASES: dict[str, tuple[str, type[XlaError], str]] = {
         ParseError,
         r"replica_groups must hold each number from 0 on once, but are \[\[0, 2\]\]",
     ),
+    "a device in two groups of a broadcast": (
+        _body(
+            '"stablehlo.collective_broadcast"(%x) <{replica_groups = dense<[[2, 1], [1, 0]]> : tensor<2x2xi64>}> :'
+            "(tensor<2xf32>) -> tensor<2xf32>"
+        ),
+        ParseError,
+        r"replica_groups must hold no number twice, but are \[\[2, 1\], \[1, 0\]\]",
+    ),
     "sizes that contradict the declared ones": (
         _body(
             "stablehlo.dynamic_reshape %x, %s : (tensor<2xf32>, tensor<2xi64>) -> tensor<1x2xf32>", "tensor<1x2xf32>"

@@ -45,8 +45,11 @@ def _channel(operation: ir.Operation) -> int | None:
     return Fields("channel_handle", given.fields).integer("handle") or None
 
 
-def _replica_groups(builder: ComputationBuilder, operation: ir.Operation) -> ReplicaGroups:
-    """Reads the replica groups: the rows of a matrix, padded with -1 to the same length, or axes of a mesh."""
+def _replica_groups(builder: ComputationBuilder, operation: ir.Operation, partial: bool = False) -> ReplicaGroups:
+    """Reads the replica groups: the rows of a matrix, padded with -1 to the same length, or axes of a mesh.
+
+    partial: devices may be in no group.
+    """
     given = operation.attributes.get("replica_groups")
     if isinstance(given, ir.StructAttribute):
         return _mesh_groups(builder, given)
@@ -55,10 +58,9 @@ def _replica_groups(builder: ComputationBuilder, operation: ir.Operation) -> Rep
         return ALL_REPLICAS
     groups = tuple([tuple([int(member) for member in row if member != -1]) for row in np.asarray(table)])
     members = sorted(member for group in groups for member in group)
-    if members != list(range(len(members))):
-        raise ShapeError(
-            f"replica_groups must hold each number from 0 on once, but are {[list(group) for group in groups]}"
-        )
+    if members != (sorted({*members}) if partial else list(range(len(members)))):
+        rule_of_members = "no number twice" if partial else "each number from 0 on once"
+        raise ShapeError(f"replica_groups must hold {rule_of_members}, but are {[list(group) for group in groups]}")
     return GroupList(groups)
 
 
@@ -188,7 +190,7 @@ def collective_reduce(builder: ComputationBuilder, operation: ir.Operation) -> S
 @rule("stablehlo.collective_broadcast", operands=ONE_OR_MORE, results=ONE_OR_MORE)
 def collective_broadcast(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     attributes = CollectiveBroadcastAttributes.make(
-        replica_groups=_replica_groups(builder, operation),
+        replica_groups=_replica_groups(builder, operation, partial=True),
         channel_id=_channel(operation),
         has_dynamic_root=flag(operation, "has_dynamic_root"),
     )
