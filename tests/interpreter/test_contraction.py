@@ -215,6 +215,15 @@ def test_complex() -> None:
     assert inner(typed("f32", [1, 1]), typed("f32", [1, 1]), "c128") == 2
 
 
+def test_infinite_parts_of_complex_sums_are_not_lost() -> None:
+    """(inf + i)(1 + i) is inf + i inf; a product with 1 + 0i, which BLAS adds, would make it NaN."""
+    lhs, rhs = np.ones((4, 9), np.complex64), np.full((9, 4), 1 + 1j, np.complex64)
+    lhs[0, 0] = complex(np.inf, 1)
+    value = evaluate("dot", (lhs, rhs), "c64[4,4]", MATMUL)
+    assert value[0].tolist() == [complex(np.inf, np.inf)] * 4
+    assert value[1:].tolist() == [[9 + 9j] * 4] * 3
+
+
 def test_precision_and_algorithm_change_nothing() -> None:
     lhs, rhs = typed("f32", [1 + 2.0**-12, 1]), typed("f32", [1 - 2.0**-12, 1])
     exact = float(np.float32(float(lhs[0]) * float(rhs[0]) + 1))

@@ -76,7 +76,7 @@ class Accumulator:
         if self.dtype != np.uint64:
             is_small = lhs.size * rhs.shape[-1] <= _MAX_IN_ORDER_PRODUCTS
             if self.carried is None or not is_small or (self.carried is not F32 and lhs.shape[-1] >= _FMA_MIN_TERMS):
-                return np.matmul(lhs, rhs)
+                return _matmul(lhs, rhs)
             return self._matmul_in_order(lhs, rhs, self.carried)
         total = np.zeros((*lhs.shape[:-1], rhs.shape[-1]), np.uint64)
         for start in range(0, lhs.shape[-1], _EXACT_TERMS):
@@ -106,6 +106,17 @@ class Accumulator:
     def narrow(self, sums: Array) -> Array:
         """Converts sums to the result type: integers wrap, floating-point numbers are rounded once."""
         return convert_array(convert_array(sums, self.sum_type), self.element_type)
+
+
+def _matmul(lhs: Array, rhs: Array) -> Array:
+    """Multiplies in one type. Infinite complex numbers are multiplied by parts: BLAS multiplies complex sums by 1 + 0i,
+    which turns infinite parts into NaN."""
+    if lhs.dtype.kind != "c" or (np.isfinite(lhs).all() and np.isfinite(rhs).all()):
+        return np.matmul(lhs, rhs)
+    result = np.empty((*lhs.shape[:-1], rhs.shape[-1]), lhs.dtype)
+    result.real = np.matmul(lhs.real, rhs.real) - np.matmul(lhs.imag, rhs.imag)
+    result.imag = np.matmul(lhs.real, rhs.imag) + np.matmul(lhs.imag, rhs.real)
+    return result
 
 
 def _carried(operands: Sequence[PrimitiveType], result: PrimitiveType) -> PrimitiveType | None:

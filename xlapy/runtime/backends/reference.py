@@ -1,7 +1,7 @@
 """The platform `reference`: runs small programs by the definitions in `xlapy.reference`, element by element.
 
-Responsible for connecting these definitions with devices, custom-call targets and the random numbers of a run; the rest
-is as on the platform `interpreter`.
+Responsible for connecting these definitions with devices, custom-call targets (those of the platform `interpreter`) and
+the random numbers of a run; the rest is as on that platform.
 """
 
 from __future__ import annotations
