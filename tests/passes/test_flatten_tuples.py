@@ -64,6 +64,16 @@ def test_a_loop_carries_leaves() -> None:
     assert len(module.computations) == 3
 
 
+def test_a_loop_on_an_array_carries_a_tuple() -> None:
+    lines = """less { x = s32[] parameter(0)  n = s32[] constant(9)  ROOT c = pred[] compare(x, n), direction=LT }
+step { x = s32[] parameter(0)  two = s32[] constant(2)  ROOT y = s32[] add(x, two) }"""
+    text = program("x = s32[] parameter(0)", "ROOT w = s32[] while(x), condition=less, body=step", before=lines)
+    module = flattened(text)
+    (loop,) = (i for i in module.instructions() if i.op is opcodes.WHILE)
+    assert loop.shape.to_text(layout=False) == "(s32[])"
+    assert module.entry_computation.root_instruction.op is opcodes.GET_TUPLE_ELEMENT
+
+
 def test_a_nested_result_is_reassembled() -> None:
     text = LOOP.replace("  e = (f32[2], s32[]) get-tuple-element(w), index=0\n", "").replace(
         "ROOT r = f32[2] get-tuple-element(e), index=0", "ROOT r = ((f32[2], s32[]), s32[]) tuple(g, h)"

@@ -21,7 +21,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection
 
 _SAME_VALUE: Final = frozenset({opcodes.BITCAST, opcodes.CONVERT, opcodes.COPY, opcodes.RESHAPE})
-"""Opcodes whose result is their operand, if both are integers or predicates."""
+"""Opcodes whose result is their operand, if both are integers and the result's type has all values of the operand's."""
 
 _MIRRORED: Final = {
     ComparisonDirection.LT: ComparisonDirection.GT,
@@ -40,14 +40,31 @@ def estimated_trip_count(loop: Instruction) -> float:
     return min((_bound(loop, one) for one in _joined(condition)), default=inf)
 
 
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """An element of a loop's state that counts its iterations: `first`, `first + step`, ..."""
+
+    number: int
+    """The number of the element in the state."""
+    first: int
+    step: int
+    trip_count: int
+    """How often the loop runs."""
+
+
 def exact_trip_count(loop: Instruction) -> int | None:
     """Returns the trip count of a loop that adds a constant to a counter until it reaches another; None for others.
 
     Neither conversions nor overflows of the counter are followed.
     """
-    condition, body = loop.computations
-    compare, state, (initial,) = condition.root_instruction, body.root_instruction, loop.operands
-    if compare.op is not opcodes.COMPARE or state.op is not opcodes.TUPLE or initial.op is not opcodes.TUPLE:
+    counter = counter_of(loop)
+    return None if counter is None else counter.trip_count
+
+
+def counter_of(loop: Instruction) -> Counter | None:
+    """Returns the counter that alone decides how often a loop runs; None if `exact_trip_count` is not known."""
+    compare = loop.computations[0].root_instruction
+    if compare.op is not opcodes.COMPARE:
         return None
     direction = compare.attributes_as(CompareAttributes).direction
     left, right = compare.operands
@@ -56,14 +73,41 @@ def exact_trip_count(loop: Instruction) -> int | None:
     number, limit = _Value(left).element(), _Value(right).constant()
     if number is None or limit is None or direction not in _MIRRORED:
         return None
-    first, step = _Value(initial.operands[number]).constant(), _constant_step(state.operands[number], number)
-    if first is None or not step or (step > 0) != (direction in _UPWARD):
+    steps = constant_steps(loop, number)
+    if steps is None or not steps[1] or (steps[1] > 0) != (direction in _UPWARD):
         return None
+    first, step = steps
     distance = limit + (direction is ComparisonDirection.LE) - (direction is ComparisonDirection.GE) - first
     count = max(0, -(-distance // step))
     t = left.shape.element_type
     lowest, highest = (-(1 << t.bits - 1), (1 << t.bits - 1) - 1) if t.is_signed else (0, (1 << t.bits) - 1)
-    return count if lowest <= first + count * step <= highest else None
+    return Counter(number, first, step, count) if lowest <= first + count * step <= highest else None
+
+
+def counter_range(loop: Instruction, number: int, *, in_body: bool) -> tuple[int, int] | None:
+    """Returns bounds of an element of a loop's state to which each iteration adds a constant; None for others.
+
+    in_body: the bounds in the body; else those in the condition, which the last value does not meet.
+    """
+    step, first = _step(loop, number), _first(loop, number)
+    if step is None or first is None:
+        return None
+    trips = min(
+        (_bound(loop, one, first_known=True) for one in _joined(_Value.root(loop.computations[0]))), default=inf
+    )
+    if trips == inf or (in_body and not trips):
+        return None
+    last = first + step * (int(trips) - in_body)
+    return min(first, last), max(first, last)
+
+
+def constant_steps(loop: Instruction, number: int) -> tuple[int, int] | None:
+    """Returns the first value of an element of a loop's state and what each iteration adds, if both are constants."""
+    state, (initial,) = loop.computations[1].root_instruction, loop.operands
+    if state.op is not opcodes.TUPLE or initial.op is not opcodes.TUPLE:
+        return None
+    first, step = _Value(initial.operands[number]).constant(), _constant_step(state.operands[number], number)
+    return None if first is None or step is None else (first, step)
 
 
 def _constant_step(following: Instruction, number: int) -> int | None:
@@ -102,7 +146,7 @@ class _Value:
 
     def _inner(self) -> _Value | None:
         one = self.instruction
-        if one.op in _SAME_VALUE and _is_integral(one) and _is_integral(one.operands[0]):
+        if one.op in _SAME_VALUE and _keeps_integers(one):
             return _Value(one.operands[0], self.caller)
         if one.op in (opcodes.CALL, opcodes.FUSION):
             return _Value(one.computations[0].root_instruction, self)
@@ -135,6 +179,15 @@ class _Value:
         return one.tuple_index if whole.instruction.op is opcodes.PARAMETER and whole.caller is None else None
 
 
+def _keeps_integers(instruction: Instruction) -> bool:
+    """Whether an instruction with one operand returns the same integers, whatever they are."""
+    (operand,) = instruction.operands
+    if not _is_integral(instruction) or not _is_integral(operand):
+        return False
+    before, after = operand.shape.element_type, instruction.shape.element_type
+    return before is after or (before.bits < after.bits and (after.is_signed or not before.is_signed))
+
+
 def _is_integral(instruction: Instruction) -> bool:
     shape = instruction.shape
     return shape.is_array and shape.element_type.is_integral
@@ -154,8 +207,11 @@ def _joined(condition: _Value) -> Iterator[_Value]:
             yield one
 
 
-def _bound(loop: Instruction, condition: _Value) -> float:
-    """Returns how often a comparison of a counter can hold; infinity for other conditions."""
+def _bound(loop: Instruction, condition: _Value, *, first_known: bool = False) -> float:
+    """Returns how often a comparison of a counter can hold; infinity for other conditions.
+
+    first_known: whether the bound must hold for any first value that is not constant, and for counters that overflow.
+    """
     if condition.instruction.op is not opcodes.COMPARE:
         return inf
     direction = condition.instruction.attributes_as(CompareAttributes).direction
@@ -167,11 +223,22 @@ def _bound(loop: Instruction, condition: _Value) -> float:
         return inf
     step, first = _step(loop, number), _first(loop, number)
     distance = limit + (direction is ComparisonDirection.LE) - (direction is ComparisonDirection.GE)
+    if first_known:
+        if first is None or step is None or direction is ComparisonDirection.NE:  # it may step over its limit
+            return inf
+        if not _fits(loop, number, distance + step + (-1 if step > 0 else 1)):  # it overflows
+            return inf
     if step is not None and step > 0 and direction in _UPWARD:
         return max(0, ceil((distance - (first or 0)) / step))
     if step is not None and step < 0 and direction in _DOWNWARD and first is not None:
         return max(0, ceil((distance - first) / step))
     return inf
+
+
+def _fits(loop: Instruction, number: int, value: int) -> bool:
+    """Whether an integer is a value of the type of an element of the state."""
+    t = loop.shape.tuple_shapes[number].element_type
+    return -(1 << t.bits - 1) <= value < 1 << t.bits - 1 if t.is_signed else 0 <= value < 1 << t.bits
 
 
 def _step(loop: Instruction, number: int) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 from xlapy import opcodes
 from xlapy.analysis.cost.duration import is_long_running
@@ -17,7 +18,11 @@ from xlapy.base.logging import logger
 from xlapy.codegen.emitters.attention.gradient_strategy import reason_against_gradient
 from xlapy.codegen.emitters.attention.strategy import has_attention_kernel
 from xlapy.codegen.emitters.convolution.factors import group_size
-from xlapy.codegen.emitters.elementwise_loops import reason_against_elementwise_loop, reason_of_instructions
+from xlapy.codegen.emitters.elementwise_loops import (
+    is_table,
+    reason_against_elementwise_loop,
+    reason_of_instructions,
+)
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.codegen.emitters.select_and_scatter.strategies import gathers_sources
 from xlapy.codegen.fusion.attention import FuseAttention
@@ -69,8 +74,10 @@ from xlapy.cpu.transforms.decompose_fft import DecomposeFft
 from xlapy.cpu.transforms.fold_transpose_into_dot import FoldTransposeIntoDot
 from xlapy.cpu.transforms.gather_sorted_operands import GatherSortedOperands
 from xlapy.cpu.transforms.hoist_sliced_dots import HoistSlicedDots
+from xlapy.cpu.transforms.loop_batching.batch_iterations import BatchIterations
 from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
 from xlapy.cpu.transforms.pad_convolution_features import PadConvolutionFeatures
+from xlapy.cpu.transforms.pad_rolled_arrays import PadRolledArrays
 from xlapy.cpu.transforms.prepare_ragged_dots import PrepareRaggedDots
 from xlapy.cpu.transforms.rematerialization.fit_memory import fit_memory
 from xlapy.cpu.transforms.rematerialize_splats import RematerializeSplats
@@ -106,7 +113,11 @@ MAX_SIMPLIFICATION_ROUNDS = 4
 """The largest number of times that the simplification passes run; later rounds gain too little for their time."""
 
 MAX_INLINED_SHARED_INSTRUCTIONS = 64
-"""The largest computation that is inlined at each of several call sites."""
+"""The largest computation that is inlined at each of several call sites, whatever their number."""
+
+MAX_INLINED_COPIES = 2048
+"""The largest number of instructions that the copies of a larger computation may have at all of its call sites. What
+the calls have in common is merged after that, and what they compute in a loop can be computed before it."""
 
 
 def passes(
@@ -134,12 +145,17 @@ def passes(
         NormalizeLayouts(),
         RemoveIdentityCalls(),
         RemoveTrivialCollectives(*devices),
-        InlineCalls(composites=True, max_shared_size=MAX_INLINED_SHARED_INSTRUCTIONS),
+        InlineCalls(
+            composites=True,
+            max_shared_size=MAX_INLINED_SHARED_INSTRUCTIONS,
+            max_copied_size=MAX_INLINED_COPIES,
+        ),
         FlattenTuples(),
         CanonicalizeConvolutions(),
         PadConvolutionFeatures(lambda convolution: group_size(host_target(), convolution)),
         GatherSortedOperands(),
-        Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=tuple(simplifications())),
+        Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=(*simplifications(), BatchIterations())),
+        PadRolledArrays(),
         PrepareRaggedDots(has_ragged_problem),
         Expand(runs=native_opcodes()),
         FoldTransposeIntoDot(),
@@ -152,7 +168,8 @@ def passes(
         FusePoolingGradients(lambda fusion: gathers_sources(region_of(fusion, host_target())), explain),
         FuseAttentionGradients(lambda fusion: reason_against_gradient(region_of(fusion, host_target())), explain),
         FuseElementwiseLoops(
-            reason_of_instructions,
+            partial(reason_of_instructions, may_have_tables=True),
+            is_table,
             lambda fusion: reason_against_elementwise_loop(region_of(fusion, host_target())),
             explain,
         ),

@@ -218,6 +218,12 @@ class Builder(PositionArithmetic):
         args = (raised, limit)
         return Affine.of(self._value("smin", I64, args, None, self._outermost_block(args), range=(0, high)))
 
+    def known_position(self, value: Value, is_signed: bool, limits: tuple[int, int]) -> Affine:
+        """An integer that is known to be within limits, both included and not negative, as a position."""
+        wide = self.convert("sext" if is_signed else "zext", value, I64)
+        wide.range = limits if wide.range is None else wide.range
+        return Affine.of(wide)
+
     def divided(self, op: str, dividend: Affine, divisor: int, limits: tuple[int, int] | None) -> Value:
         args = tuple(v for v, _ in dividend.terms)
         return self._value(op, I64, args, (dividend, divisor), self._outermost_block(args), range=limits)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
+from xlapy.analysis.integer_ranges import integer_range, is_within
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
@@ -192,7 +193,11 @@ def may_be_in_bounds(position: Affine, size: int) -> bool:
 def start_position(lowering: Lowering, start: Instruction, limit: int, at: Index = ()) -> Affine:
     """An integer element as a position clamped to the range from 0 to `limit`."""
     t: PrimitiveType = start.shape.element_type
-    return clamped_position(lowering.builder, lowering.value(start, at), t, limit)
+    value = lowering.value(start, at)
+    found = integer_range(start) if not start.shape.rank else None
+    if found is not None and is_within(found, 0, limit):
+        return lowering.builder.known_position(value, t.is_signed, found)
+    return clamped_position(lowering.builder, value, t, limit)
 
 
 def clamped_position(builder: Builder, value: Value, t: PrimitiveType, limit: int) -> Affine:

@@ -36,7 +36,8 @@ _RULES = (tuples.get_element_of_tuple, tuples.get_element_of_constant, tuples.tu
 class FlattenTuples:
     """Makes loops, conditionals and calls carry flat tuples, and removes tuples whose elements only are used.
 
-    Instructions with a sharding keep their shape, and so does the entry computation.
+    A loop on one array becomes a loop on a tuple of it, so that other passes see loops in one form only. Instructions
+    with a sharding keep their shape, and so does the entry computation.
     """
 
     name: ClassVar[str] = "flatten-tuples"
@@ -67,7 +68,7 @@ def _flatten(instruction: Instruction) -> bool:
 
 
 def _flatten_while(loop: Instruction) -> bool:
-    if not has_nested_tuples(loop.shape):
+    if not has_nested_tuples(loop.shape) and not loop.shape.is_array:
         return False
     state = flat_shape(loop.shape)
     write = Writer(loop)

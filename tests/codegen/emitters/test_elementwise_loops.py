@@ -132,11 +132,13 @@ def test_an_array_that_is_only_read_may_be_read_anywhere():
     check(text, special=False)
 
 
-def test_a_loop_that_reads_a_table_of_constants():
+def test_a_loop_that_reads_a_table_of_constants_is_one_kernel():
     body = """table = f32[21] constant({TABLE})  v0 = s32[21] convert(a)  v = s32[21,1] reshape(v0)
   g = f32[21] gather(table, v), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1,
   slice_sizes={1}  y = fS add(g, b)"""
-    check(counted(21, body.replace("TABLE", ", ".join(map(str, range(21))))), special=False)
+    text = counted(21, body.replace("TABLE", ", ".join(map(str, range(21)))))
+    assert not loops_of(text)
+    check(text, special=False)
 
 
 REJECTED = {
@@ -219,8 +221,36 @@ inner_step { x = s32[21] parameter(0)  l = s32[] constant(30)  ls = s32[21] broa
 """
     body = "v = s32[21] while(b), condition=inner_test, body=inner_step  y = s32[21] subtract(v, a)"
     text = counted(21, body).replace("f32[21]", "s32[21]").replace("HloModule m", f"HloModule m{ANY}{inner}", 1)
+    assert not loops_of(text)
     generator = np.random.default_rng(0)
     check(text, [generator.integers(-9, 40, 21).astype(np.int32) for _ in range(2)])
+
+
+def test_tables_of_a_loop_in_a_loop():
+    table = f"table = f32[21] constant({{{', '.join(map(str, range(21)))}}})"
+    inner = f"""
+inner_test {{ s = (s32[], f32[21]) parameter(0)  k = s32[] get-tuple-element(s), index=0  n = s32[] constant(30)
+  ROOT p = pred[] compare(k, n), direction=LT }}
+inner_step {{ s = (s32[], f32[21]) parameter(0)  k = s32[] get-tuple-element(s), index=0  o = s32[] constant(1)
+  m = s32[] add(k, o)  x = f32[21] get-tuple-element(s), index=1  {table}  v0 = s32[21] convert(x)
+  v = s32[21,1] reshape(v0)  g = f32[21] gather(table, v), offset_dims={{}}, collapsed_slice_dims={{0}},
+  start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1}}  c = f32[] constant(0.5)
+  cs = f32[21] broadcast(c), dimensions={{}}  h = f32[21] add(g, cs)  ROOT t = (s32[], f32[21]) tuple(m, h) }}
+"""
+    body = f"""k = s32[] constant(0)  q = (s32[], f32[21]) tuple(k, a)
+  w = (s32[], f32[21]) while(q), condition=inner_test, body=inner_step  c = f32[21] get-tuple-element(w), index=1
+  {table.replace("table", "other")}  y = f32[21] subtract(c, other)"""
+    text = counted(21, body).replace("HloModule m", f"HloModule m{inner}", 1)
+    assert not loops_of(text)
+    check(text, special=False)
+
+
+def test_a_loop_that_stays_keeps_its_tables():
+    """The last element of each iteration is the first of the next one, so elements need others."""
+    table = f"table = f32[20] constant({{{', '.join(map(str, range(20)))}}})"
+    text = counted(20, f"{table}  c = fS reverse(a), dimensions={{0}}  y = fS add(c, table)")
+    assert loops_of(text)
+    check(text, special=False)
 
 
 def test_the_plan_is_followed():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.passes.runner import assert_unchanged, program, rewritten, run_passes
 from xlapy import opcodes
 from xlapy.hlo import edit
@@ -71,6 +73,18 @@ def test_calls_that_are_not_inlined() -> None:
 def test_composites_on_request() -> None:
     text = program("x = f32[2] parameter(0)", f"ROOT r = f32[2] call(x), to_apply=once, {COMPOSITE}", before=CALLED)
     assert rewritten(text, "inline-calls{composites=true}").splitlines()[-1] == "ROOT n.1 = f32[2] negate(x)"
+
+
+@pytest.mark.parametrize(("size", "is_inlined"), [(8, False), (9, True)])
+def test_a_callee_with_several_callers_is_inlined_if_its_copies_are_few(size: int, is_inlined: bool) -> None:
+    called = "f { p = f32[] parameter(0) a = f32[] negate(p) ROOT b = f32[] abs(a) }"
+    lines = [
+        "x = f32[] parameter(0)",
+        *(f"c{n} = f32[] call({'x' if not n else f'c{n - 1}'}), to_apply=f" for n in (0, 1)),
+    ]
+    module = parse_hlo(program(*lines, "ROOT r = f32[] call(c1), to_apply=f", before=called))
+    assert run_passes(module, f"inline-calls{{max_shared_size=2,max_copied_size={size}}}") == is_inlined
+    assert any(i.op is opcodes.CALL for i in module.instructions()) != is_inlined
 
 
 def test_growth_has_a_limit() -> None:

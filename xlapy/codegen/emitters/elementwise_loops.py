@@ -124,8 +124,11 @@ def reason_against_elementwise_loop(region: Region) -> str:
     return _reason_of_scalars(kernel)
 
 
-def reason_of_instructions(loop: Instruction) -> str:
-    """Why a loop cannot be elementwise, as far as its shapes and opcodes tell; "" otherwise."""
+def reason_of_instructions(loop: Instruction, *, may_have_tables: bool = False) -> str:
+    """Why a loop cannot be elementwise, as far as its shapes and opcodes tell; "" otherwise.
+
+    may_have_tables: whether the bodies may contain constants in memory, which are to become operands of the kernel.
+    """
     if not loop.shape.is_tuple or loop.shape.is_dynamic or TupleLoop.of(loop) is None:
         return "its state is not a tuple of arrays"
     if not all(leaf.is_array for _, leaf in loop.shape.leaves()):
@@ -142,11 +145,16 @@ def reason_of_instructions(loop: Instruction) -> str:
             return f"the state of {instruction.name} is not a tuple of arrays"
         if instruction.op is not opcodes.WHILE and instruction.op not in LOWERINGS and not is_parameter(instruction):
             return f"{instruction.name} ({instruction.op.name}) has no element"
-        if instruction.op is opcodes.CONSTANT and uniform_value(instruction) is None:
+        if not may_have_tables and is_table(instruction):
             return f"{instruction.name} is a constant in memory"
         if instruction.has_control_edges or instruction.shape.is_dynamic:
             return f"{instruction.name} ({instruction.op.name}) has an order or dynamic dimensions"
     return f"it has more than {MAX_INSTRUCTIONS} instructions" if count > MAX_INSTRUCTIONS else ""
+
+
+def is_table(instruction: Instruction) -> bool:
+    """Whether an instruction is a constant of several elements that differ, which kernels load from memory."""
+    return instruction.op is opcodes.CONSTANT and uniform_value(instruction) is None
 
 
 def _all_instructions(loop: Instruction) -> Iterator[Instruction]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xlapy import opcodes
+from xlapy.analysis.integer_ranges import integer_range, is_within
 from xlapy.base.element_types import F32, F64
 from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.region import kernel_builder, operand_source, result_buffer
@@ -115,9 +116,11 @@ class _ScatterEmitter:
             component_index = vector_component(batch, attrs.index_vector_dim, component, self.indices.shape.rank)
             start = self.signed(self.lowering.value(self.indices, component_index))
             limit = self.shape[dimension] - sizes[dimension]
+            starts[dimension] = Affine.of(start)
+            if is_within(integer_range(self.indices), 0, limit):
+                continue
             inside = self.builder.compare("ule", start, self.builder.constant(I64, limit))
             condition = conjunction(self.builder, condition, inside)
-            starts[dimension] = Affine.of(start)
         for dimension, batching in zip(attrs.input_batching_dims, attrs.scatter_indices_batching_dims, strict=True):
             starts[dimension] = batch[batching if batching < attrs.index_vector_dim else batching - 1]
         return starts, condition

@@ -6,7 +6,7 @@ not depend on the kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,7 +22,8 @@ from xlapy.hlo.traverse import computation_post_order
 from xlapy.opcodes.control import FusionAttributes, FusionKind
 from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.opcodes.tuples import GetTupleElementAttributes
-from xlapy.passes.rewrite import editable_computations, update_schedule
+from xlapy.passes.control_flow.hoist_loop_invariants import carry_values, extensible_loop
+from xlapy.passes.rewrite import editable_computations, remove_if_dead, remove_uncalled_computations, update_schedule
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class FuseElementwiseLoops:
     name: ClassVar[str] = "fuse-elementwise-loops"
     reason_of_instructions: Callable[[Instruction], str]
     """Why a loop is not elementwise, as far as its opcodes tell; "" otherwise."""
+    is_table: Callable[[Instruction], bool]
+    """Whether an instruction is a constant that kernels load from memory."""
     reason: Callable[[Instruction], str]
     """Why a fusion of a loop has no kernel; "" if it has one."""
     explain: Explain | None = None
@@ -54,11 +57,15 @@ class FuseElementwiseLoops:
             return False
         if loop.operands[0].op is not opcodes.TUPLE:
             return False
-        fusion, numbers = _fused(module, loop)
+        fusion, numbers = _fused(module, loop, self.is_table)
         if self.reason(fusion):
             fused = fusion.computations[0]
+            operands = fusion.operands
             edit.remove(fusion)
-            edit.remove_computation(fused)
+            remove_uncalled_computations([fused])
+            for operand in operands:
+                if operand not in loop.operands[0].operands:  # a table
+                    remove_if_dead(operand)
             return False
         text = f"{loop.name} becomes one kernel: each vector of its elements runs all iterations"
         (self.explain or ignore_decision)(Decision((loop.name,), DecisionKind.ELEMENTWISE_LOOP, text))
@@ -83,7 +90,7 @@ def _has_own_computations(loop: Instruction) -> bool:
     )
 
 
-def _fused(module: Module, loop: Instruction) -> tuple[Instruction, list[int]]:
+def _fused(module: Module, loop: Instruction, is_table: Callable[[Instruction], bool]) -> tuple[Instruction, list[int]]:
     """Writes a fusion of a loop; returns it with the numbers of its results in the state of the loop."""
     view, (initial,) = TupleLoop.of(loop), loop.operands
     assert view is not None and loop.parent is not None
@@ -105,7 +112,12 @@ def _fused(module: Module, loop: Instruction) -> tuple[Instruction, list[int]]:
         copies[operand] = edit.create(fused, opcodes.PARAMETER, (), attributes, shape=operand.shape, name="param")
         operands.append(operand)
     state = edit.create(fused, opcodes.TUPLE, [copies[operand] for operand in initial.operands])
-    copy = edit.clone_instruction(loop, fused, [state])
+    copy = _with_tables_in_state(edit.clone_instruction(loop, fused, [state]), is_table)
+    for table in [i for i in fused if is_table(i)]:
+        attributes = ParameterAttributes.make(number=len(operands))
+        operands.append(edit.clone_instruction(table, loop.parent, []))
+        edit.replace_uses(table, edit.create(fused, opcodes.PARAMETER, (), attributes, shape=table.shape, name="param"))
+        edit.remove(table)
     changing = [n for n in range(view.element_count) if not view.is_invariant(n)]
     readers = [user for user in loop.users if user.op is opcodes.GET_TUPLE_ELEMENT]
     read = {user.tuple_index for user in readers}
@@ -127,6 +139,28 @@ def _fused(module: Module, loop: Instruction) -> tuple[Instruction, list[int]]:
         metadata=loop.metadata,
     )
     return fusion, numbers
+
+
+def _with_tables_in_state(loop: Instruction, is_table: Callable[[Instruction], bool]) -> Instruction:
+    """Returns the loop, or one in its place that has the tables of its body, and of loops in it, in its state."""
+    if not any(map(is_table, _instructions_of_bodies(loop))):
+        return loop
+    view = TupleLoop.of(loop)
+    assert view is not None
+    view = TupleLoop.of(carry_values(view, {}, []))  # with computations of its own
+    assert view is not None
+    for inner in [i for i in view.body if i.op is opcodes.WHILE]:
+        if extensible_loop(inner) is not None:
+            _with_tables_in_state(inner, is_table)
+    tables = [i for i in view.body if is_table(i)]
+    return carry_values(view, dict.fromkeys(tables), tables)
+
+
+def _instructions_of_bodies(loop: Instruction) -> Iterator[Instruction]:
+    for instruction in loop.computations[1]:
+        yield instruction
+        if instruction.op is opcodes.WHILE:
+            yield from _instructions_of_bodies(instruction)
 
 
 def _is_number(instruction: Instruction) -> bool:

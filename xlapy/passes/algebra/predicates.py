@@ -7,6 +7,7 @@ integers, predicates and TOTALORDER comparisons only.
 from __future__ import annotations
 
 from xlapy import opcodes
+from xlapy.analysis.integer_ranges import known_comparison
 from xlapy.base.element_types import PRED
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
@@ -65,6 +66,13 @@ def compare_with_itself(write: Writer, instruction: Instruction) -> Instruction 
         return splat_like(write, instruction, direction in _REFLEXIVE)
     strict = direction in (ComparisonDirection.LT, ComparisonDirection.GT)
     return splat_like(write, instruction, False) if strict else None
+
+
+@REWRITES.rule(opcodes.COMPARE)
+def compare_of_known_integers(write: Writer, instruction: Instruction) -> Instruction | None:
+    """i < 0 -> false, if i counts the iterations of a loop from 0 on, and others that are the same for all integers."""
+    known = known_comparison(instruction)
+    return None if known is None else splat_like(write, instruction, known)
 
 
 @REWRITES.rule(opcodes.COMPARE)

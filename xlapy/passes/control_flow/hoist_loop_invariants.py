@@ -144,18 +144,21 @@ def extensible_loop(loop: Instruction) -> TupleLoop | None:
     return view if all(user.op is opcodes.GET_TUPLE_ELEMENT for user in loop.users) else None
 
 
-def carry_values(view: TupleLoop, moved: dict[Instruction, None], carried: Sequence[Instruction]) -> None:
-    """Replaces an extensible loop by one whose state also contains values that are computed before it.
+def carry_values(view: TupleLoop, moved: dict[Instruction, None], carried: Sequence[Instruction]) -> Instruction:
+    """Replaces an extensible loop by one whose state also contains values that are computed before it; returns it.
 
     moved: the instructions of the body that are computed before the loop, operands first; their operands are others of
     them, or invariant elements of the state. carried: those of them that other instructions of the body use.
     """
     called = view.loop.computations
-    _rebuild_with_carried(view, moved, carried)
+    made = _rebuild_with_carried(view, moved, carried)
     remove_uncalled_computations(called)
+    return made
 
 
-def _rebuild_with_carried(view: TupleLoop, moved: dict[Instruction, None], carried: Sequence[Instruction]) -> None:
+def _rebuild_with_carried(
+    view: TupleLoop, moved: dict[Instruction, None], carried: Sequence[Instruction]
+) -> Instruction:
     loop = view.loop
     write = Writer(loop)
     values = tuple_elements(write, loop.operands[0])
@@ -176,6 +179,7 @@ def _rebuild_with_carried(view: TupleLoop, moved: dict[Instruction, None], carri
         remove_if_dead(value)
     if loop.parent is not None:
         remove_replaced(loop)
+    return made
 
 
 def _copies_outside(

@@ -25,16 +25,18 @@ class InlineCalls:
 
     composites: also inline composites (calls with `is_composite=true`). max_caller_size: the maximum number of
     instructions in the caller after inlining. max_shared_size: the maximum number of instructions in a callee
-    with several callers. Calls with the frontend attribute `inlineable="false"` stay.
+    with several callers. max_copied_size: a larger callee is inlined, too, if its copies for all callers have at most
+    this many instructions together. Calls with the frontend attribute `inlineable="false"` stay.
     """
 
     name: ClassVar[str] = "inline-calls"
     composites: bool = False
     max_caller_size: int = 100_000
     max_shared_size: int = 100_000
+    max_copied_size: int = 0
 
     def __post_init__(self) -> None:
-        for option in ("max_caller_size", "max_shared_size"):
+        for option in ("max_caller_size", "max_shared_size", "max_copied_size"):
             if getattr(self, option) < 0:
                 raise InvalidArgumentError(f"option {option} of pass {self.name} is negative: {getattr(self, option)}")
 
@@ -89,7 +91,8 @@ class InlineCalls:
             return False
         if len(called) <= 2:
             return True
-        if len(called.callers) > 1 and len(called) > self.max_shared_size:
+        sites = len(called.callers)
+        if sites > 1 and len(called) > self.max_shared_size and sites * len(called) > self.max_copied_size:
             return False
         return len(caller) + len(called) <= self.max_caller_size
 

@@ -1,0 +1,154 @@
+"""Bounds of integers: those of expressions and counters, and what they are used for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from xlapy.analysis.integer_ranges import integer_range, known_comparison
+from xlapy.cpu.compiler import compile_module
+from xlapy.passes.simplify import Simplify
+
+
+def loop(
+    body: str, *, kind: str = "s32", first: str = "0", step: str = "1", count: str = "10", direction: str = "LT"
+) -> str:
+    """A loop with a counter i; body computes y."""
+    state = f"({kind}[], {kind}[])"
+    return f"""HloModule m
+less {{ s = {state} parameter(0) c = {kind}[] get-tuple-element(s), index=0 n = {kind}[] constant({count})
+  ROOT r = pred[] compare(c, n), direction={direction} }}
+step {{ s = {state} parameter(0) i = {kind}[] get-tuple-element(s), index=0 one = {kind}[] constant({step})
+  j = {kind}[] add(i, one) k = {kind}[] get-tuple-element(s), index=1 {body}
+  ROOT t = {state} tuple(j, y) }}
+ENTRY e {{ a = {kind}[] constant({first}) b = {kind}[] parameter(0) t = {state} tuple(a, b)
+  w = {state} while(t), condition=less, body=step ROOT r = {kind}[] get-tuple-element(w), index=1 }}
+"""
+
+
+def range_of(text: str, name: str = "y") -> tuple[int, int] | None:
+    module = xla.parse_hlo(text)
+    return integer_range(next(i for i in module.instructions() if i.name == name))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y = s32[] add(i, i)", (0, 18)),
+        ("two = s32[] constant(2) y = s32[] subtract(i, two)", (-2, 7)),
+        ("three = s32[] constant(-3) y = s32[] multiply(i, three)", (-27, 0)),
+        ("three = s32[] constant(3) y = s32[] divide(i, three)", (0, 3)),
+        ("three = s32[] constant(3) m = s32[] negate(i) y = s32[] divide(m, three)", (-3, 0)),
+        ("three = s32[] constant(3) y = s32[] remainder(i, three)", (0, 2)),
+        ("three = s32[] constant(3) m = s32[] negate(i) y = s32[] remainder(m, three)", (-2, 0)),
+        ("four = s32[] constant(4) y = s32[] maximum(i, four)", (4, 9)),
+        ("four = s32[] constant(4) y = s32[] minimum(i, four)", (0, 4)),
+        ("o = s32[] constant(1) y = s32[] clamp(o, k, i)", (0, 9)),
+        ("four = s32[] constant(4) y = s32[] and(k, four)", (0, 4)),
+        ("o = s32[] constant(1) y = s32[] shift-right-logical(i, o)", (0, 4)),
+        ("z = s32[] constant(0) n = pred[] compare(i, z), direction=LT y = s32[] select(n, k, i)", (0, 9)),
+        ("n = pred[] compare(k, one), direction=LT y = s32[] select(n, j, i)", (0, 10)),
+        ("w = s64[] convert(i) y = s32[] convert(w)", (0, 9)),
+        ("y = s32[] add(i, k)", None),
+        ("y = s32[] divide(i, i)", None),
+        ("large = s32[] constant(2147483647) y = s32[] add(i, large)", None),  # it may overflow
+        ("large = s32[] constant(300000000) y = s32[] multiply(i, large)", None),
+        ("f = f32[] convert(i) y = s32[] convert(f)", None),
+    ],
+)
+def test_expressions(body: str, expected: tuple[int, int] | None) -> None:
+    assert range_of(loop(body)) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (0, 9)),
+        ({"first": "3"}, (3, 9)),
+        ({"direction": "LE"}, (0, 10)),
+        ({"step": "4"}, (0, 8)),
+        ({"first": "9", "step": "-2", "count": "0", "direction": "GE"}, (1, 9)),
+        ({"first": "9", "step": "-2", "count": "0", "direction": "GT"}, (1, 9)),
+        ({"direction": "NE"}, None),
+        ({"step": "0"}, None),
+        ({"kind": "s8", "count": "127", "step": "2"}, None),  # 126 + 2 overflows
+        ({"kind": "s8", "count": "126", "step": "1"}, (0, 125)),
+        ({"kind": "u8", "count": "255"}, (0, 254)),
+        ({"kind": "u8", "count": "255", "direction": "LE"}, None),
+    ],
+)
+def test_counters(options: dict[str, str], expected: tuple[int, int] | None) -> None:
+    kind = options.get("kind", "s32")
+    assert range_of(loop(f"y = {kind}[] copy(i)", **options), "i") == expected
+
+
+def test_the_condition_also_sees_the_last_value() -> None:
+    assert range_of(loop("y = s32[] copy(i)"), "c") == (0, 10)
+
+
+def test_a_counter_that_a_narrower_type_wraps_has_no_bounds() -> None:
+    text = loop("y = s32[] copy(i)").replace("j = s32[] add(i, one)", "n = s8[] convert(i) o = s8[] constant(1) "
+                                             "p = s8[] add(n, o) j = s32[] convert(p)")  # fmt: skip
+    assert range_of(text, "i") is None
+
+
+def test_a_counter_whose_first_value_is_computed_has_no_bounds() -> None:
+    text = loop("y = s32[] copy(i)").replace("tuple(a, b)", "tuple(b, a)")
+    assert range_of(text, "i") is None
+
+
+@pytest.mark.parametrize(
+    ("direction", "limit", "expected"),
+    [
+        ("LT", 0, False), ("LT", 10, True), ("LT", 9, None), ("GE", 0, True), ("GE", 10, False), ("GE", 1, None),
+        ("GT", 9, False), ("GT", -1, True), ("GT", 0, None), ("LE", 9, True), ("LE", -1, False), ("LE", 8, None),
+        ("EQ", 10, False), ("NE", -1, True), ("EQ", 9, None),
+    ],
+)  # fmt: skip
+def test_comparisons(direction: str, limit: int, expected: bool | None) -> None:
+    body = f"n = s32[] constant({limit}) q = pred[] compare(i, n), direction={direction} y = s32[] select(q, k, i)"
+    module = xla.parse_hlo(loop(body))
+    compare = next(i for i in module.instructions() if i.name == "q")
+    assert known_comparison(compare) is expected
+    Simplify().run(module)
+    assert any(i.op is xla.opcodes.SELECT for i in module.instructions()) == (expected is None)
+
+
+def updates(first: int, count: int, size: int, index: str) -> str:
+    """A loop that adds to the element at an index of an array, and scatters to it."""
+    state = f"(s64[], f32[{size}], f32[{size}])"
+    return f"""HloModule m
+less {{ s = {state} parameter(0) i = s64[] get-tuple-element(s), index=0 n = s64[] constant({count})
+  ROOT r = pred[] compare(i, n), direction=LT }}
+set {{ a = f32[] parameter(0) ROOT b = f32[] parameter(1) }}
+step {{ s = {state} parameter(0) i = s64[] get-tuple-element(s), index=0 one = s64[] constant(1) j = s64[] add(i, one)
+  a = f32[{size}] get-tuple-element(s), index=1 b = f32[{size}] get-tuple-element(s), index=2
+  back = s64[] subtract(i, one) x = f32[1] dynamic-slice(a, {index}), dynamic_slice_sizes={{1}} h = f32[] constant(0.5)
+  hs = f32[1] broadcast(h), dimensions={{}} y = f32[1] add(x, hs)
+  c = f32[{size}] dynamic-update-slice(a, y, i) v = s64[1] broadcast({index}), dimensions={{}} z = f32[] reshape(y)
+  d = f32[{size}] scatter(b, v, z), update_window_dims={{}}, inserted_window_dims={{0}},
+    scatter_dims_to_operand_dims={{0}}, index_vector_dim=0, to_apply=set
+  ROOT t = {state} tuple(j, c, d) }}
+ENTRY e {{ i = s64[] constant({first}) a = f32[{size}] parameter(0) b = f32[{size}] parameter(1)
+  t = {state} tuple(i, a, b) w = {state} while(t), condition=less, body=step
+  x = f32[{size}] get-tuple-element(w), index=1 y = f32[{size}] get-tuple-element(w), index=2
+  ROOT r = (f32[{size}], f32[{size}]) tuple(x, y) }}
+"""
+
+
+@pytest.mark.parametrize("index", ["i", "back", "j"])
+@pytest.mark.parametrize(("first", "count"), [(0, 20), (1, 20), (1, 19), (-3, 4), (15, 30), (5, 5)])
+def test_accesses_in_and_out_of_bounds(index: str, first: int, count: int) -> None:
+    text = updates(first, count, 20, index)
+    given = [np.arange(20, dtype=np.float32), -np.arange(20, dtype=np.float32)]
+    found, wanted = (xla.Client(platform).compile(text)(*given) for platform in ("cpu", "interpreter"))
+    for left, right in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(np.asarray(left), np.asarray(right))
+
+
+def test_accesses_in_bounds_are_not_clamped() -> None:
+    loops = compile_module(xla.parse_hlo(updates(1, 20, 20, "back"))).loops()
+    assert "smax" not in loops and "ule" not in loops
+    loops = compile_module(xla.parse_hlo(updates(0, 20, 20, "back"))).loops()
+    assert "smax" in loops and "ule" in loops

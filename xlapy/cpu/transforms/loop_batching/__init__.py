@@ -1,0 +1,1 @@
+"""Computes what independent iterations of a loop compute for all iterations at once, in vectors."""
