@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 import xlapy as xla
+from xlapy import opcodes
+from xlapy.analysis import integer_ranges
 from xlapy.analysis.integer_ranges import integer_range, known_comparison
 from xlapy.cpu.compiler import compile_module
 from xlapy.passes.simplify import Simplify
@@ -81,6 +85,22 @@ def test_expressions(body: str, expected: tuple[int, int] | None) -> None:
 def test_counters(options: dict[str, str], expected: tuple[int, int] | None) -> None:
     kind = options.get("kind", "s32")
     assert range_of(loop(f"y = {kind}[] copy(i)", **options), "i") == expected
+
+
+def test_a_value_that_many_paths_reach_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    minimum = integer_ranges._COMBINED[opcodes.MINIMUM]
+
+    def counted(ranges: Sequence[integer_ranges.Range]) -> integer_ranges.Range | None:
+        nonlocal calls
+        calls += 1
+        return minimum(ranges)
+
+    monkeypatch.setitem(integer_ranges._COMBINED, opcodes.MINIMUM, counted)
+    names = ["j", "i", *(f"m{n}" for n in range(15)), "y"]
+    chain = [f"{new} = s32[] minimum({b}, {a})" for a, b, new in zip(names, names[1:], names[2:], strict=False)]
+    assert range_of(loop(" ".join(chain))) == (0, 9)
+    assert calls == len(chain)
 
 
 def test_the_condition_also_sees_the_last_value() -> None:
