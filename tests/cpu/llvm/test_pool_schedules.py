@@ -21,6 +21,7 @@ from xlapy.cpu.llvm.pool import (
     MISSING,
     TICKET,
     FutexWord,
+    chunk_size,
     run_chunks,
     serve,
     worker,
@@ -128,8 +129,12 @@ def second_job(f: Function, argument: Nullable[Address], begin: Word, end: Word)
 
 
 def call(f: Function, job: NativeFunction, chunks: int, grain: int, polls: bool = False) -> None:
+    call_with_grain(f, job, chunks * grain, grain, polls)
+
+
+def call_with_grain(f: Function, job: NativeFunction, iterations: int, grain: int, polls: bool = False) -> None:
     zero, none = f.constant(Word, 0), f.null(Address)
-    extent, argument = f.constant(Word, chunks * grain), f.static(CELLS).offset(0).maybe()
+    extent, argument = f.constant(Word, iterations), f.static(CELLS).offset(0).maybe()
     table = f.static(JOB).offset(0).maybe() if polls else none
     mode(f).value = MODE
     xlapy_parallel(f, f.address_of(job), argument, extent, f.constant(Word, grain), table, zero, zero)
@@ -152,7 +157,7 @@ def second_loop(f: Function) -> None:
 @native
 def help_once(f: Function) -> None:
     """A thread of the pool that looks for chunks at any time, as one that is late does."""
-    run_chunks(f, f.null(Address), f.constant(Word, 0), f.constant(Word, 0))
+    run_chunks(f, f.constant(Word, 0), f.null(Address), f.constant(Word, 0), f.constant(Word, 0))
 
 
 @native
@@ -272,7 +277,7 @@ def dependent_tasks(waits: bool) -> tuple[NativeFunction, NativeFunction]:
     def loop(f: Function) -> None:
         zero = f.constant(Word, 0)
         none, one = f.null(Address), f.constant(Word, 1)
-        xlapy_parallel(f, f.address_of(tasks), none, one + one, one, none, zero, zero)
+        xlapy_parallel(f, f.address_of(tasks), none, one + one, zero, none, zero, zero)
         f.check(word(f, 0).value.load(RELAXED) == 5, "the state has the status of both tasks")
 
     return loop, tasks
@@ -333,6 +338,7 @@ def lost_pool(f: Function) -> None:
     job.extent.store(2 * SECOND, RELAXED)
     job.grain.store(2, RELAXED)
     job.chunks.store(SECOND, RELAXED)
+    job.side.store(1, RELAXED)
     f.static(DONE).value.store(1, RELAXED)
     f.static(TICKET).value.store((7 << 32) + 1, RELAXED)
     f.static(BUSY).value.store(1, RELAXED)
@@ -353,18 +359,49 @@ def test_a_pool_that_is_reset_starts_its_threads_anew() -> None:
     assert explored(two_loops, setup=lost_pool).ends == 1
 
 
-def test_a_loop_of_more_chunks_than_a_ticket_counts_runs_in_the_caller() -> None:
+def test_a_loop_of_more_chunks_than_a_ticket_counts_has_longer_ones() -> None:
     @native
-    def whole(f: Function, argument: Nullable[Address], begin: Word, end: Word) -> None:
-        cell(f, 0).value = cell(f, 0).value + (end - begin)
+    def sizes(f: Function) -> None:
+        given = {(7, 2): 2, (7, 0): 1, (65534, 1): 1, (65535, 1): 2, (2**33, 2): 131077, (2**33, 2**20): 2**20}
+        for (extent, grain), size in given.items():
+            f.check(chunk_size(f, f.constant(Word, extent), f.constant(Word, grain)) == size, f"{extent} by {grain}")
+
+    assert explore(None, [sizes], the_pool_is_free, also=FUNCTIONS, models=MODELS).ends == 1
+
+
+def chunks_of_the_helper(grain: int) -> set[tuple[int, ...]]:
+    """The chunks of two that the second thread may take, in order, in any schedule."""
+    found: set[tuple[int, ...]] = set()
+
+    @external
+    def helper_has_run(f: Function, last: Word, chunk: Word) -> None:
+        """Notes a chunk that the second thread runs, and the one that it has run before: 0, or its number plus 1."""
 
     @native
-    def long_loop(f: Function) -> None:
-        call(f, whole, 2**33 // 2, 2)
-        f.check(cell(f, 0).value == 2**33, "the caller runs all iterations at once")
-        f.check(f.static(TICKET).value.load(RELAXED) == 0, "the pool is not used")
+    def noting_job(f: Function, argument: Nullable[Address], begin: Word, end: Word) -> None:
+        with f.when(this_thread(f) == 1):
+            helper_has_run(f, cell(f, 0).value, begin)
+            cell(f, 0).value = begin + 1
 
-    assert explore(None, [long_loop], the_pool_is_free, also=[*FUNCTIONS, whole], models=MODELS).ends == 1
+    @native
+    def noted_loop(f: Function) -> None:
+        call_with_grain(f, noting_job, FIRST, grain)
+
+    def note(execution: Execution, arguments: Sequence[Any]) -> None:
+        last, chunk = arguments
+        found.add((chunk,) if not last else (last - 1, chunk))
+
+    models = {**MODELS, "helper_has_run": note}
+    explore(None, [noted_loop, help_once], the_pool_is_free, also=[*FUNCTIONS, noting_job], models=models)
+    return found
+
+
+def test_other_threads_than_the_caller_take_chunks_from_the_back() -> None:
+    assert chunks_of_the_helper(1) == {(1,), (1, 0)}
+
+
+def test_tasks_are_handed_out_in_order() -> None:
+    assert chunks_of_the_helper(0) == {(0,), (1,), (0, 1)}
 
 
 def test_a_job_of_a_lost_thread_is_not_run() -> None:
@@ -492,9 +529,10 @@ def careless(job: NativeFunction, chunks: int, grain: int, number: int) -> Nativ
         record.extent.store(chunks * grain, RELEASE)
         record.grain.store(grain, RELEASE)
         record.chunks.store(chunks, RELEASE)
+        record.side.store(1, RELEASE)
         f.static(DONE).value.store(0, RELEASE)
         f.static(TICKET).value.store(number << 32, RELEASE)
-        taken = run_chunks(f, f.null(Address), f.constant(Word, 0), f.constant(Word, 0))
+        taken = run_chunks(f, f.constant(Word, 1), f.null(Address), f.constant(Word, 0), f.constant(Word, 0))
         with f.loop() as waiting, f.when(f.static(DONE).value.load(ACQUIRE) == taken):
             waiting.leave()
 

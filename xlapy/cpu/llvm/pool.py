@@ -4,21 +4,25 @@
 
 calls `function(argument, begin, end)` for chunks of `grain` iterations on all threads, and returns when all chunks are
 done. Chunks depend only on the extent and the grain, so results do not depend on the number of threads. One word, the
-ticket, hands out chunks: its upper half is the number of the job, its lower half the next chunk. A thread takes a chunk
-by compare-and-swap, which fails if the job is not the one that the thread has read about. Before the description of a
-job is written, the ticket of the previous one is closed: otherwise a thread that has read this ticket could take chunks
-of that job because the next one has more. Closing acquires what those released who took chunks before, so the number of
-chunks that they read is not the one that is written afterwards. The caller takes chunks too, so a job finishes even if
-no other thread runs. The threads of the pool keep away from the caller's processor if there is another one: the
-operating system likes to wake a thread where the caller runs, and there it would start after the caller's last chunk.
-The first job starts the threads, also in the child of a fork, which has none. While one thread of the process uses the
-pool, other threads run their loops alone. With a table, the caller polls after each of its chunks (`safepoints`); if
-the run should stop, no thread takes another chunk.
+ticket, hands out chunks: its upper half is the number of the job, its lower half how many chunks were taken from the
+front and from the back. The caller takes chunks from the front, other threads from the back: so of two loops over the
+same array, the same processor has the same part in its cache. A loop of kernels on arrays of 1 MB to 4 MB takes half of
+the time that it takes if all threads take the next chunk (two processors with 2 MiB of level-2 cache). A thread takes a
+chunk by compare-and-swap, which fails if the job is not the one that the thread has read about. Before the description
+of a job is written, the ticket of the previous one is closed: otherwise a thread that has read this ticket could take
+chunks of that job because the next one has more. Closing acquires what those released who took chunks before, so the
+number of chunks that they read is not the one that is written afterwards. The caller takes chunks too, so a job
+finishes even if no other thread runs. The threads of the pool keep away from the caller's processor if there is another
+one: the operating system likes to wake a thread where the caller runs, and there it would start after the caller's last
+chunk. The first job starts the threads, also in the child of a fork, which has none. While one thread of the process
+uses the pool, other threads run their loops alone. With a table, the caller polls after each of its chunks
+(`safepoints`); if the run should stop, no thread takes another chunk.
 
     void @xlapy_await_task(ptr task)
     void @xlapy_finish_task(ptr state, ptr task, i32 status)
 
-The chunks of a loop may be tasks that wait for each other: a task waits until the word of another one is 1, which has
+If the grain is 0, chunks are single iterations, and all threads take the next one from the front. Such chunks may be
+tasks that wait for each other: a task waits until the word of another one is 1, which has
 been handed out before it. When it has run, its own word becomes 1; its status, if not 0, is added to those of others.
 
 Responsible for the pool. Does not depend on what the functions do.
@@ -49,6 +53,12 @@ ROUNDS = 10
 
 MASK_WORDS = 16
 """The words of a set of processors as the C library has it: 1,024 processors."""
+
+_FRONT, _BACK = 1, 1 << 16
+"""What a chunk from the front, or from the back, adds to the ticket."""
+
+_MAX_CHUNKS = 2**16 - 2
+"""The largest number of chunks of a job. Those of a loop that would have more are larger."""
 
 _NO_CHUNK = 2**32 - 1
 """The lower half of a ticket under which no chunk is left."""
@@ -101,13 +111,15 @@ class FutexWord(Record):
 
 
 class Job(Record):
-    """The job that the ticket announces. processor: that of the caller. mode: the floating-point mode of the caller."""
+    """The job that the ticket announces. side: from which side other threads than the caller take chunks, `_FRONT` or
+    `_BACK`. processor: that of the caller. mode: the floating-point mode of the caller."""
 
     function: Atomic[Nullable[Address]]
     argument: Atomic[Nullable[Address]]
     extent: Atomic[Word]
     grain: Atomic[Word]
     chunks: Atomic[Word]
+    side: Atomic[Word]
     processor: Atomic[Int32]
     mode: Owned[Word]
 
@@ -160,19 +172,31 @@ def load_mode(f: Function, mode: Address) -> None:
     """Sets the floating-point mode of this thread."""
 
 
+def chunk_size(f: Function, extent: Word, grain: Word) -> Word:
+    """The iterations of a chunk: the grain, or more where a ticket could not count the chunks."""
+    least = (extent + _MAX_CHUNKS - 1) // _MAX_CHUNKS
+    return f.select(grain < least, least, grain)
+
+
+def taken_chunks(ticket: Word) -> Word:
+    """How many chunks were taken; more than any job has if it is closed."""
+    return (ticket & (_BACK - 1)) + ((ticket >> 16) & (_BACK - 1))
+
+
 @native
-def run_chunks(f: Function, table: Nullable[Address], shared: Word, poll: Word) -> Word:
-    """Runs chunks of the current job until none is left. The caller of the loop, which passes a table, also polls; if
-    the run should stop, it closes the job. Returns the number of chunks that all threads take, which only the caller
-    uses."""
+def run_chunks(f: Function, own_side: Word, table: Nullable[Address], shared: Word, poll: Word) -> Word:
+    """Runs chunks of the current job until none is left, from one side; if that is 0, from the side of the job. The
+    caller of the loop, which passes a table, also polls; if the run should stop, it closes the job. Returns the number
+    of chunks that all threads take, which only the caller uses."""
     job, next_ticket = f.static(JOB), f.static(TICKET).value
     with f.loop():
         ticket = next_ticket.load(ACQUIRE)
-        index = ticket & _NO_CHUNK
         chunks = job.chunks.load(RELAXED)
-        with f.when(index >= chunks):
+        side = f.select(own_side == 0, job.side.load(RELAXED), own_side)
+        with f.when(taken_chunks(ticket) >= chunks):
             f.ret(chunks)
-        _, is_taken = next_ticket.compare_exchange(ticket, ticket + 1, ACQ_REL, RELAXED)
+        index = f.select(side == _FRONT, ticket & (_BACK - 1), chunks - 1 - ((ticket >> 16) & (_BACK - 1)))
+        _, is_taken = next_ticket.compare_exchange(ticket, ticket + side, ACQ_REL, RELAXED)
         with f.when(is_taken):
             # The fields describe the job of the ticket until the caller knows that the chunk is done.
             function, argument = job.function.load(RELAXED), job.argument.load(RELAXED)
@@ -183,7 +207,7 @@ def run_chunks(f: Function, table: Nullable[Address], shared: Word, poll: Word) 
             f.call_address(function.known("an open job has a function"), argument, begin, end)
             f.static(DONE).value.fetch_add(1, ACQ_REL)
             with f.when(table.is_present()), f.when(xlapy_poll(f, table, shared, poll) != 0):
-                given = next_ticket.fetch_or(_NO_CHUNK, RELAXED) & _NO_CHUNK
+                given = taken_chunks(next_ticket.fetch_or(_NO_CHUNK, RELAXED))
                 f.ret(f.select(given < chunks, given, chunks))
     return f.constant(Word, 0)
 
@@ -226,18 +250,20 @@ def xlapy_parallel(
     shared: Word,
     poll: Word,
 ) -> None:
-    """Runs a loop on all threads; see above. A loop of one chunk, or of more than a ticket can count, runs alone."""
-    chunks = (extent + grain - 1) // grain
-    with f.when((chunks < 2) | (chunks >= _NO_CHUNK)):
-        run_alone(f, function, argument, extent, grain, table, shared, poll)
+    """Runs a loop on all threads; see above. A loop of one chunk runs alone."""
+    size = chunk_size(f, extent, grain)
+    chunks = (extent + size - 1) // size
+    with f.when(chunks < 2):
+        run_alone(f, function, argument, extent, size, table, shared, poll)
         f.ret()
     busy = f.static(BUSY).value
     _, is_free = busy.compare_exchange(0, 1, ACQ_REL, RELAXED)
     with f.when(~is_free):
-        run_alone(f, function, argument, extent, grain, table, shared, poll)
+        run_alone(f, function, argument, extent, size, table, shared, poll)
         f.ret()
-    open_job(f, function, argument, extent, grain, chunks)
-    taken = run_chunks(f, table, shared, poll)
+    side = f.select(grain == 0, f.constant(Word, _FRONT), f.constant(Word, _BACK))
+    open_job(f, function, argument, extent, size, chunks, side)
+    taken = run_chunks(f, f.constant(Word, _FRONT), table, shared, poll)
     spins = f.variable(Word, 0)
     with f.loop() as loop:
         with f.when(f.static(DONE).value.load(ACQUIRE) == taken):
@@ -274,7 +300,7 @@ def xlapy_finish_task(f: Function, state: FutexWord, task: FutexWord, status: In
 
 @native
 def open_job(
-    f: Function, function: Address, argument: Nullable[Address], extent: Word, grain: Word, chunks: Word
+    f: Function, function: Address, argument: Nullable[Address], extent: Word, grain: Word, chunks: Word, side: Word
 ) -> None:
     """Announces a job, and wakes the threads. The caller uses the pool."""
     job, ticket = f.static(JOB), f.static(TICKET).value
@@ -290,6 +316,7 @@ def open_job(
     job.extent.store(extent, RELAXED)
     job.grain.store(grain, RELAXED)
     job.chunks.store(chunks, RELAXED)
+    job.side.store(side, RELAXED)
     f.static(DONE).value.store(0, RELAXED)
     ticket.store(following, RELEASE)
     wake = f.static(WAKE).value
@@ -318,7 +345,7 @@ def serve(f: Function, allowed: Address, seen: Variable[Int32], avoided: Variabl
     with f.when(processor != avoided.get()):
         avoided.set(processor)
         avoid_processor(f, allowed, processor)
-    run_chunks(f, f.null(Address), f.constant(Word, 0), f.constant(Word, 0))
+    run_chunks(f, f.constant(Word, 0), f.null(Address), f.constant(Word, 0), f.constant(Word, 0))
 
 
 def await_job(f: Function, seen: Variable[Int32]) -> None:

@@ -198,7 +198,7 @@ class _ProgramEmitter(KernelCallEmitter):
         self.declarations.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
         ir.emit(f"call void @llvm.memset.p0.i64(ptr {state}, i8 0, i64 {4 * (count + 1)}, i1 false)")
         self.import_parallel()
-        ir.emit(f"call void @{PARALLEL}(ptr @{name}, ptr {block}, i64 {count}, i64 1, ptr null, i64 0, i64 0)")
+        ir.emit(f"call void @{PARALLEL}(ptr @{name}, ptr {block}, i64 {count}, i64 0, ptr null, i64 0, i64 0)")
         if can_fail:
             self.require_success(function, ir.assign(f"load i32, ptr {state}"))
 
