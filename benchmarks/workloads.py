@@ -99,6 +99,10 @@ REDUCTIONS = {
     "cumulative sums": Workload(
         "rows", lambda a: jnp.cumsum(a, 1), lambda: [normal(1024, 1024)], lambda t: lambda a: t.cumsum(a, 1)
     ),
+    "cumulative sum of 1M": Workload("rows", jnp.cumsum, lambda: [normal(1 << 20)], lambda t: lambda a: t.cumsum(a, 0)),
+    "top 1,000 of 1M": Workload(
+        "rows", lambda a: jax.lax.top_k(a, 1000), lambda: [normal(1 << 20)], lambda t: lambda a: t.topk(a, 1000)
+    ),
     "sort 262,144": Workload("rows", jnp.sort, lambda: [normal(1 << 18)], lambda t: lambda a: t.sort(a)[0]),
 }
 
@@ -111,6 +115,10 @@ def _stencil(a: Any) -> Any:
 
 def _rows_to_gather() -> Sequence[np.ndarray]:
     return [normal(65536, 128), np.random.default_rng(2).integers(0, 65536, 65536).astype(np.int32)]
+
+
+def _numbers(limit: int) -> np.ndarray:
+    return np.random.default_rng(2).integers(0, limit, 1 << 20).astype(np.int32)
 
 
 MOVEMENT = {
@@ -133,6 +141,18 @@ MOVEMENT = {
     ),
     "stencil": Workload("movement", _stencil, _square, lambda t: _stencil),
     "gather of rows": Workload("movement", lambda a, i: a[i], _rows_to_gather, lambda t: lambda a, i: a[i.long()]),
+    "sums into 1M": Workload(
+        "movement",
+        lambda a, i, b: a.at[i].add(b),
+        lambda: [normal(1 << 20), _numbers(1 << 20), normal(1 << 20, seed=1)],
+        lambda t: lambda a, i, b: a.index_add(0, i, b),
+    ),
+    "histogram": Workload(
+        "movement",
+        lambda i: jnp.bincount(i, length=256),
+        lambda: [_numbers(256)],
+        lambda t: lambda i: t.bincount(i, minlength=256),
+    ),
 }
 
 # -- loops with small bodies

@@ -44,7 +44,7 @@ def processor_of(isa: str) -> Iterator[None]:
         mock.patch.object(processor, "_limited", lambda _: processor.LEVELS[isa]),
         mock.patch.object(target, "_target", compute),
         mock.patch.object(target, "host_caches", lambda: _CACHES),
-        mock.patch.object(target.os, "cpu_count", lambda: 2),
+        mock.patch.object(target, "thread_count", lambda: 2),
     ):
         yield
 

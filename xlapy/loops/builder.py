@@ -47,6 +47,7 @@ from xlapy.loops.ir import (
     MatrixProduct,
     Prefetch,
     Scan,
+    SelectPositions,
     Store,
     TransposeStatement,
     Value,
@@ -136,6 +137,12 @@ class Builder(PositionArithmetic):
         assert isinstance(product.rows, Value) or product.rows % TILE_SIDE == 0, product.rows
         assert product.columns in (TILE_SIDE, 2 * TILE_SIDE), product.columns
         self.block.statements.append(product)
+
+    def positions_in(self, range: tuple[Value, Value], source: Location, count: int | Value, to: Location) -> Value:
+        """Stores the positions of integers in a range, and returns their number: see `SelectPositions`."""
+        result = self._fresh("positions", I64, self.block)
+        self.block.statements.append(SelectPositions(source, count, *range, to, result))
+        return result
 
     # -- values
 

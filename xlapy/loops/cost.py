@@ -17,6 +17,7 @@ from xlapy.analysis.cost.reference_machine import (
     LANE_CYCLES,
     LONG_OPERATION_CYCLES,
     OPERATION_CYCLES,
+    SELECTED_POSITION_CYCLES,
     STORE_CYCLES,
     TILE_GROUPS_PER_CYCLE,
     TRANSPOSED_BYTES_PER_CYCLE,
@@ -31,6 +32,7 @@ from xlapy.loops.ir import (
     Location,
     MatrixProduct,
     Scan,
+    SelectPositions,
     Statement,
     Store,
     TransposeStatement,
@@ -98,6 +100,8 @@ class KernelCost:
             return self._transpose(statement, times, unknown_extent)
         if isinstance(statement, MatrixProduct):
             return self._matrix_product(statement, unknown_extent)
+        if isinstance(statement, SelectPositions):
+            return self._select_positions(statement, times, unknown_extent)
         return OPERATION_CYCLES  # a prefetch
 
     def _loop(self, loop: For | While, times: float, unknown_extent: int) -> float:
@@ -167,6 +171,11 @@ class KernelCost:
         for buffer in (statement.source.buffer, statement.target.buffer):
             self._touched[buffer] = self._touched.get(buffer, 0.0) + times * size
         return max(1.0, size / TRANSPOSED_BYTES_PER_CYCLE)
+
+    def _select_positions(self, statement: SelectPositions, times: float, unknown_extent: int) -> float:
+        count, buffer = _max_extent(statement.count, unknown_extent), statement.source.buffer
+        self._touched[buffer] = self._touched.get(buffer, 0.0) + times * count * buffer.type.byte_size
+        return max(1.0, count * SELECTED_POSITION_CYCLES)
 
     def _matrix_product(self, statement: MatrixProduct, unknown_extent: int) -> float:
         rows, groups = (_max_extent(extent, unknown_extent) for extent in (statement.rows, statement.groups))

@@ -24,6 +24,7 @@ from xlapy.loops.ir import (
     MatrixProduct,
     Prefetch,
     Scan,
+    SelectPositions,
     Store,
     TransposeStatement,
     Value,
@@ -62,6 +63,8 @@ class _Evaluator:
                 self.transpose(statement)
             elif isinstance(statement, MatrixProduct):
                 self.matrix_product(statement)
+            elif isinstance(statement, SelectPositions):
+                self.select_positions(statement)
             elif isinstance(statement, For):
                 self.loop(statement)
             elif isinstance(statement, While):
@@ -123,6 +126,14 @@ class _Evaluator:
             tiles = left[rows * statement.left_pitch + groups], right[groups[:, None] * statement.right_pitch + columns]
             totals = evaluate_tiles(statement.instruction, *tiles, totals, _fused)
         sums[places] = totals
+
+    def select_positions(self, statement: SelectPositions) -> None:
+        begin, end = self.position(statement.source.offset), self.position(statement.target.offset)
+        values = self.memory[statement.source.buffer.name][begin : begin + self.extent(statement.count)]
+        offsets = values.astype(np.int64) - self.get(statement.first)
+        (found,) = np.nonzero((offsets >= 0) & (offsets < self.get(statement.extent)))
+        self.memory[statement.target.buffer.name][end : end + len(found)] = found
+        self.values[statement.result] = np.int64(len(found))
 
     def extent(self, extent: int | Value) -> int:
         return extent if isinstance(extent, int) else int(self.get(extent))

@@ -297,6 +297,23 @@ class MatrixProduct:
 
 
 @dataclass(eq=False, slots=True)
+class SelectPositions:
+    """Stores the positions p from 0 to `count` - 1 with first <= source[p] < first + extent to `target`, in order.
+
+    The source has I32 or I64 elements, the target is of I32. The target must have room for `count` positions; its
+    contents beyond those that are stored are undefined.
+    """
+
+    source: Location
+    count: int | Value
+    first: Value
+    extent: Value
+    target: Location
+    result: Value
+    """The number of positions that are stored, an I64."""
+
+
+@dataclass(eq=False, slots=True)
 class Carry:
     """A loop-carried value: each iteration passes it to the next.
 
@@ -392,7 +409,7 @@ def tile_shape(vector_bytes: int, element_bytes: int) -> tuple[int, int]:
     return inner * min(lanes, max(1, 16 // inner)), inner * lanes
 
 
-Statement = Value | Store | Prefetch | TransposeStatement | MatrixProduct | For | While | If | Scan
+Statement = Value | Store | Prefetch | TransposeStatement | MatrixProduct | SelectPositions | For | While | If | Scan
 
 
 @dataclass(eq=False, slots=True)

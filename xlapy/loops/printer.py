@@ -15,6 +15,7 @@ from xlapy.loops.ir import (
     MatrixProduct,
     Prefetch,
     Scan,
+    SelectPositions,
     Statement,
     Store,
     TransposeStatement,
@@ -51,6 +52,9 @@ def _statement(statement: Statement) -> Iterator[str]:
         yield _transpose(statement)
     elif isinstance(statement, MatrixProduct):
         yield _matrix_product(statement)
+    elif isinstance(statement, SelectPositions):
+        values = f"{statement.source} below {statement.count} from {statement.first} for {statement.extent}"
+        yield f"{statement.result} = select positions of {values} to {statement.target}"
     elif isinstance(statement, If):
         yield f"if {statement.condition}"
         yield from _indented(statement.then)

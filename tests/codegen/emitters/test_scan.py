@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import xlapy as xla
 from tests.cpu.kernel_runner import run_kernel
 from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.program import builder
+from xlapy.cpu.target import host_target
 from xlapy.loops import F32, Builder, Kernel, evaluate, print_kernel
 from xlapy.lower.cumulative import Cumulative, cumulative
 from xlapy.testing.program_tolerance import program_tolerance
@@ -110,6 +114,46 @@ def test_a_scan_in_vectors(extent: int, backwards: bool):
     np.testing.assert_array_equal(evaluated, expected)
     np.testing.assert_array_equal(run, expected)
     assert "scan of" in print_kernel(kernel)
+
+
+@pytest.mark.parametrize("is_reverse", [False, True])
+@pytest.mark.parametrize(("rows", "length"), [(1, 1 << 17), (1, 140001), (3, (1 << 17) + 1), (2, 17 << 13)])
+@pytest.mark.parametrize("processors", [1, 4])
+@pytest.mark.parametrize(("t", "name"), [("s32", "add"), ("f32", "add"), ("f64", "maximum"), ("bf16", "minimum")])
+def test_long_rows_are_scanned_in_blocks(
+    t: str, name: str, processors: int, rows: int, length: int, is_reverse: bool, monkeypatch: pytest.MonkeyPatch
+):
+    target = dataclasses.replace(host_target(), processors=processors)
+    monkeypatch.setattr(builder, "host_target", lambda: target)
+    padding = f"0_{length - 1}" if is_reverse else f"{length - 1}_0"
+    given = module(f"{t}[{rows},{length}]", f"size=1x{length} pad=0_0x{padding}", op(name, t))
+    assert loops_of(given).count("kernel ") == (3 if processors > 1 else 1)
+    parameter = given.entry_computation.parameters[0].shape
+    x = np.random.default_rng(length).integers(-9, 10, parameter.dimensions).astype(parameter.dtype)
+    one = np.ones((rows, 1), parameter.dtype)
+    along = np.concatenate([one, (x * x)[:, ::-1] if is_reverse else x * x], 1)
+    expected = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}[name].accumulate(along, 1)[:, 1:]
+    found = np.asarray(xla.Client("cpu").compile(given)(x))
+    np.testing.assert_array_equal(found[:, ::-1] if is_reverse else found, expected)  # sums of f32 are exact here
+
+
+def test_shorter_and_more_rows_are_not_scanned_in_blocks():
+    for shape, window in (
+        ("1,131071", "size=1x131071 pad=0_0x131070_0"),
+        ("4,131072", "size=1x131072 pad=0_0x131071_0"),
+    ):
+        assert loops_of(module(f"f32[{shape}]", window, op("add", "f32"))).count("kernel ") == 1
+
+
+def test_blocks_have_the_same_bits_for_any_number_of_processors(monkeypatch: pytest.MonkeyPatch):
+    given = module("f32[200003]", "size=200003 pad=200002_0", op("add", "f32"))
+    x = np.random.default_rng(0).standard_normal(200003).astype(np.float32)
+    found = set[bytes]()
+    for processors in (1, 2, 16):
+        target = dataclasses.replace(host_target(), processors=processors)
+        monkeypatch.setattr(builder, "host_target", lambda target=target: target)
+        found.add(np.asarray(xla.Client("cpu").compile(given)(x)).tobytes())
+    assert len(found) == 1
 
 
 def test_producers_are_fused_into_the_kernel():

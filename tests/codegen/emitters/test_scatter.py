@@ -10,7 +10,13 @@ import pytest
 
 import xlapy as xla
 from tests.cpu.kernel_runner import run_kernel
-from xlapy.codegen.emitters.scatter import MIN_TASK_ROW_BYTES, scatter_kernel
+from xlapy.codegen.emitters.scatter import (
+    MIN_DIVIDED_UPDATES,
+    MIN_TASK_ROW_BYTES,
+    ScatterKernels,
+    scatter_kernel,
+)
+from xlapy.codegen.emitters.scatter_copies import COPIES, MIN_UPDATES_PER_ELEMENT, scatter_kernels
 from xlapy.cpu.target import host_target
 from xlapy.loops import AxisKind
 from xlapy.loops.ir import For
@@ -157,7 +163,8 @@ def test_tasks_combine_some_columns_of_wide_windows(t: str, window: tuple[int, .
         module.entry_computation.root_instruction, dataclasses.replace(host_target(), processors=processors)
     )
     tasks = min(processors, window[-1] * (1 if t == "s8" else 4) // MIN_TASK_ROW_BYTES)
-    assert (kernel.parallel_loop is not None) == (tasks > 1)
+    has_ranges = processors > 1 and update.size >= MIN_DIVIDED_UPDATES
+    assert (kernel.parallel_loop is not None) == (tasks > 1 or has_ranges)
     run_kernel(kernel, [indices, update, operand])
     np.testing.assert_array_equal(operand, expected)
 
@@ -191,3 +198,100 @@ def test_short_windows_run_in_vectors(columns: int, width: int):
     )
     loops = [s for s in kernel.statements() if isinstance(s, For) and s.kind is AxisKind.VECTOR]
     assert [(loop.extent, loop.width) for loop in loops] == [(columns, width)]
+
+
+def kernels_for(module: xla.Module, processors: int, l2_bytes: int = 1) -> ScatterKernels:
+    return scatter_kernels(
+        module.entry_computation.root_instruction,
+        dataclasses.replace(host_target(), processors=processors, l2_bytes=l2_bytes),
+    )
+
+
+def run_all(kernels: ScatterKernels, *arrays: np.ndarray) -> None:
+    temporaries = [np.full(size, 0xAB, np.uint8) for size in kernels.temporaries]
+    for kernel in kernels.kernels:
+        run_kernel(kernel, [*arrays, *temporaries])
+
+
+@pytest.mark.parametrize("order", ["random", "sorted", "one target"])
+@pytest.mark.parametrize("window", [(), (1,), (5,), (2, 17)], ids=str)
+@pytest.mark.parametrize("t", ["f32", "bf16", "c64", "pred"])
+@pytest.mark.parametrize("processors", [1, 2, 3, 8, 200])
+def test_tasks_combine_ranges_of_targets(t: str, window: tuple[int, ...], order: str, processors: int):
+    """Sums of floats are rounded: each target gets its updates in their order."""
+    updates = MIN_DIVIDED_UPDATES + 11
+    module = row_scatter(t, "or" if t == "pred" else "add", 37, window, updates)
+    indices = some_indices(37, updates)
+    indices = {"random": indices, "sorted": np.sort(indices), "one target": np.full(updates, 36)}[order]
+    operand, indices, update = random_arguments(module, indices)
+    if t != "pred":
+        update = (update * 1.1).astype(update.dtype)
+    expected = np.asarray(INTERPRETER.compile(module)(operand, indices, update))
+    kernels = kernels_for(module, processors)
+    assert (kernels.kernels[0].parallel_loop is not None) == (processors > 1)
+    assert not kernels.temporaries
+    run_all(kernels, indices, update, operand)
+    assert operand.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("window", "hints", "rows", "is_divided"),
+    [
+        ((), "", 100, False), ((), ", indices_are_sorted=true", 100, True), ((), "", 1 << 20, True),
+        ((15,), "", 100, False), ((16,), "", 100, True), ((16,), "", 1, False),
+    ],
+)  # fmt: skip
+def test_ranges_where_tasks_read_other_lines(window: tuple[int, ...], hints: str, rows: int, is_divided: bool):
+    module = row_scatter("f32", "add", rows, window, MIN_DIVIDED_UPDATES, hints=hints)
+    kernel = kernels_for(module, 2, l2_bytes=1 << 21).kernels[0]
+    assert (kernel.parallel_loop is not None) == is_divided
+
+
+@pytest.mark.parametrize("processors", [2, 5])
+def test_ranges_divide_the_largest_dimension(processors: int):
+    """Index vectors of two components, and windows that are longer than one element along a third dimension."""
+    updates = 2 * MIN_DIVIDED_UPDATES
+    module = xla.parse_hlo(
+        f"HloModule m\n"
+        f"f {{ a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] subtract(a, b) }}\n"
+        f"ENTRY e {{ p = f32[3,29,7] parameter(0)\n i = s64[2,{updates // 2},3] parameter(1)\n"
+        f" u = f32[2,{updates // 2},4] parameter(2)\n"
+        f" ROOT s = f32[3,29,7] scatter(p, i, u), update_window_dims={{2}}, inserted_window_dims={{0,1}},"
+        f" scatter_dims_to_operand_dims={{2,0,1}}, index_vector_dim=2, to_apply=f }}",
+        verify=True,
+    )
+    rng = np.random.default_rng(1)
+    operand = rng.standard_normal((3, 29, 7)).astype(np.float32)
+    update = rng.standard_normal((2, updates // 2, 4)).astype(np.float32)
+    indices = rng.integers(-1, [5, 4, 30], (2, updates // 2, 3))
+    expected = np.asarray(INTERPRETER.compile(module)(operand, indices, update))
+    kernels = kernels_for(module, processors)
+    loop = kernels.kernels[0].parallel_loop
+    assert loop is not None and loop.extent == processors
+    run_all(kernels, indices, update, operand)
+    assert operand.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(("t", "op"), [
+    ("s32", "add"), ("u8", "add"), ("s16", "multiply"), ("s64", "maximum"), ("u32", "minimum"), ("u64", "xor"),
+    ("s8", "and"), ("u16", "or"),
+])  # fmt: skip
+@pytest.mark.parametrize("window", [(), (1,)], ids=str)
+@pytest.mark.parametrize("processors", [1, 2, 3, 16])
+def test_copies_of_few_targets(t: str, op: str, window: tuple[int, ...], processors: int):
+    updates = 11 * COPIES * 16 * MIN_UPDATES_PER_ELEMENT + 3
+    module = row_scatter(t, op, 11, window, updates)
+    operand, indices, update = random_arguments(module, some_indices(11, updates))
+    kernels = kernels_for(module, processors)
+    assert len(kernels.kernels) == 2 and len(kernels.temporaries) == 1
+    expected = np.asarray(INTERPRETER.compile(module)(operand, indices, update))
+    run_all(kernels, indices, update, operand)
+    np.testing.assert_array_equal(operand, expected)
+
+
+@pytest.mark.parametrize(("t", "op", "window", "updates"), [
+    ("f32", "add", (), 1 << 15), ("s4", "add", (), 1 << 15), ("pred", "or", (), 1 << 15),
+    ("s32", "subtract", (), 1 << 15), ("s32", "add", (2,), 1 << 15), ("s32", "add", (), 100),
+])  # fmt: skip
+def test_other_scatters_have_no_copies(t: str, op: str, window: tuple[int, ...], updates: int):
+    assert not kernels_for(row_scatter(t, op, 11, window, updates), 2).temporaries

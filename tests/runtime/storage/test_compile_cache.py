@@ -176,12 +176,15 @@ def test_donation_is_part_of_the_key(folder, compiled):
 
 def test_flags_that_change_code_are_part_of_the_key_and_others_are_not(folder, compiled, monkeypatch):
     run()
-    use(monkeypatch, folder, num_threads=1, rng_seed=7)
+    use(monkeypatch, folder, rng_seed=7)
     run()
     assert len(compiled) == 1
     use(monkeypatch, folder, denormals="keep")
     run()
     assert len(compiled) == 2
+    use(monkeypatch, folder, num_threads=1)
+    run()
+    assert len(compiled) == 3
 
 
 @pytest.mark.parametrize("change", ["processor", "compiler", "features"])

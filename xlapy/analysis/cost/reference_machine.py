@@ -50,6 +50,9 @@ INTEGER_DIVISION_CYCLES: Final = 4.0
 TILE_GROUPS_PER_CYCLE: Final = 256.0
 """The products of groups of terms of tile instructions in a cycle: one instruction of 16 x 16 x 16 groups takes 16."""
 
+SELECTED_POSITION_CYCLES: Final = 0.5
+"""A position for which an integer is compared, and which is stored next to the last one that was chosen."""
+
 # -- loops
 
 ITERATION_CYCLES: Final = 1.0

@@ -5,12 +5,14 @@
     i32 @xlapy_python_callback(i64 number, ptr place, ptr table)
     void @xlapy_taskN(ptr block, i64 begin, i64 end)
     void @xlapy_matrix_product_NAME(...)
+    i64 @xlapy_select_positions_BITS_BYTES(ptr source, i64 count, i64 first, i64 extent, ptr target)
     void @xlapy_transpose_BITS_PARTS_BYTES(ptr source, i64 source_pitch, ptr target, i64 target_pitch, i64, i64)
 
 The first calls the host function at an entry of the address table, in the default floating-point mode. The second is
 described in `safepoints`. The third is such a host function: it calls a Python function, whose address is in the next
 entry, and returns the status that this function stores in the entry after it. The fourth calls a kernel with N buffers,
-whose addresses it loads from a block. The last two are described in `matrix_products` and `transposes`.
+whose addresses it loads from a block. The last three are described in `matrix_products`, `selections` and
+`transposes`.
 
 Serialized programs contain the object files, so that a process that loads one need not compile them.
 
@@ -26,6 +28,7 @@ from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm import safepoints
 from xlapy.cpu.llvm.jit import Code, Symbol, compile_text, link_objects
 from xlapy.cpu.llvm.vectors.matrix_products import TILED, emit_matrix_product
+from xlapy.cpu.llvm.vectors.selections import emit_selection
 from xlapy.cpu.llvm.vectors.transposes import emit_transpose
 
 HOST_CALLBACK, POLL, PYTHON_CALLBACK = "xlapy_host_callback", "xlapy_poll", "xlapy_python_callback"
@@ -39,6 +42,7 @@ DECLARATIONS: Mapping[str, str] = {
 _TASK = re.compile(r"xlapy_task([1-9][0-9]{0,4})")
 _TRANSPOSE = re.compile(r"xlapy_transpose_(8|16|32|64)_([12])_(16|32|64)")
 _MATRIX_PRODUCT = re.compile(r"xlapy_matrix_product_(\w+)")
+_SELECTION = re.compile(r"xlapy_select_positions_(32|64)_(16|32|64)")
 _DECLARED = re.compile(r"declare \w+ @(\w+)\(")
 
 _HOST = "host"
@@ -57,7 +61,7 @@ def object_name(function: str) -> str | None:
     """Returns the object file with a shared function; None if the function is not one of this module."""
     if function in DECLARATIONS:
         return _HOST
-    patterns = (_TASK, _TRANSPOSE, _MATRIX_PRODUCT)
+    patterns = (_TASK, _TRANSPOSE, _MATRIX_PRODUCT, _SELECTION)
     return function if any(pattern.fullmatch(function) for pattern in patterns) else None
 
 
@@ -82,6 +86,9 @@ def _code(name: str) -> Code:
     product = _MATRIX_PRODUCT.fullmatch(name)
     if product is not None:
         return compile_shared_object(name, lambda: _matrix_product_text(product[1]), [name])
+    selection = _SELECTION.fullmatch(name)
+    if selection is not None:
+        return compile_shared_object(name, lambda: _selection_text(*map(int, selection.groups())), [name])
     task = _TASK.fullmatch(name)
     assert task is not None, f"there is no shared object file {name}"
     return compile_shared_object(name, lambda: _task_text(int(task[1])), [name])
@@ -120,6 +127,11 @@ def _transpose_text(bits: int, parts: int, vector_bytes: int) -> str:
 
 def _matrix_product_text(instruction: str) -> str:
     text, declarations = emit_matrix_product(TILED[instruction])
+    return "\n".join([*sorted(declarations), text, ATTRIBUTES])
+
+
+def _selection_text(bits: int, vector_bytes: int) -> str:
+    text, declarations = emit_selection(bits, vector_bytes)
     return "\n".join([*sorted(declarations), text, ATTRIBUTES])
 
 

@@ -14,7 +14,7 @@ from xlapy import opcodes
 from xlapy.analysis.aliasing import array_leaves
 from xlapy.base.element_types import U8
 from xlapy.base.shape import Shape
-from xlapy.codegen.emitters import random_state, scatter
+from xlapy.codegen.emitters import random_state, scatter_copies
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.codegen.emitters.sort import sort, top_k
 from xlapy.cpu.program import buffer_reuse
@@ -61,9 +61,11 @@ def _lower_scatter(context: LoweringContext, instruction: Instruction) -> None:
     changes = bool(instruction.operands[-1].shape.size)
     _define_in_place(context, instruction, targets, changes=changes)
     if changes:
-        kernel = scatter.scatter_kernel(instruction, host_target())
+        found = scatter_copies.scatter_kernels(instruction, host_target())
         slices = [context.slice_of(o) for o in instruction.operands[count:]]
-        context.thunks.append(KernelThunk(kernel, [*slices, *targets], instruction.name))
+        further = [BufferSlice(Shape.array(U8, (size,)), name=instruction.name) for size in found.temporaries]
+        for kernel in found.kernels:
+            context.thunks.append(KernelThunk(kernel, [*slices, *targets, *further], instruction.name))
 
 
 def _define_in_place(

@@ -50,8 +50,7 @@ locks a file just after it has made it."""
 
 _FLAGS_WITHOUT_EFFECT = frozenset({
     "cache_dir", "cache_limit", "cache_size", "check_infs", "check_nans", "collective_timeout", "compile_memory",
-    "compile_timeout", "dump_to", "failure_dir", "num_threads", "rng_seed",
-    "tuning_file",
+    "compile_timeout", "dump_to", "failure_dir", "rng_seed", "tuning_file",
 })  # fmt: skip
 """Flags that do not affect machine code, or do so by the contents of a file. All other flags are part of the key."""
 

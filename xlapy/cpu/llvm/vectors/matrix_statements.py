@@ -1,6 +1,7 @@
-"""Emits the statements of loop IR that access memory and have no value: stores, prefetches, and those on matrices.
+"""Emits the statements of loop IR that access memory and have no value: stores, prefetches, those on matrices, and
+selections of positions.
 
-A transposition or a product of matrices is a call of a function that all programs share.
+A transposition, a product of matrices or a selection is a call of a function that all programs share.
 
 Responsible for the calls and their checks. Does not depend on loops.
 """
@@ -12,17 +13,20 @@ from typing import Final
 from xlapy.cpu.llvm.memory import MemoryEmitter
 from xlapy.cpu.llvm.processor import vector_bytes
 from xlapy.cpu.llvm.vectors.matrix_products import matrix_product_declaration, matrix_product_name
+from xlapy.cpu.llvm.vectors.selections import selection_declaration, selection_name
 from xlapy.cpu.llvm.vectors.transposes import transpose_declaration, transpose_name
-from xlapy.loops import MatrixProduct, Prefetch, Store, TransposeStatement, Value
+from xlapy.loops import MatrixProduct, Prefetch, SelectPositions, Store, TransposeStatement, Value
 from xlapy.loops.dot_instructions import TILE_SIDE
 from xlapy.loops.ir import tile_shape
 
-MEMORY_STATEMENTS: Final = (Store, Prefetch, TransposeStatement, MatrixProduct)
+MEMORY_STATEMENTS: Final = (Store, Prefetch, TransposeStatement, MatrixProduct, SelectPositions)
 """The classes of these statements."""
 
 
 class MatrixEmitter(MemoryEmitter):
-    def memory_statement(self, statement: Store | Prefetch | TransposeStatement | MatrixProduct) -> None:
+    def memory_statement(
+        self, statement: Store | Prefetch | TransposeStatement | MatrixProduct | SelectPositions
+    ) -> None:
         """Emits one of `MEMORY_STATEMENTS`."""
         if isinstance(statement, Store):
             self.store(statement)
@@ -30,6 +34,8 @@ class MatrixEmitter(MemoryEmitter):
             self.prefetch(statement)
         elif isinstance(statement, TransposeStatement):
             self.transpose(statement)
+        elif isinstance(statement, SelectPositions):
+            self.select_positions(statement)
         else:
             self.matrix_product(statement)
 
@@ -102,3 +108,15 @@ class MatrixEmitter(MemoryEmitter):
             before = self.ir.assign(f"mul i64 {self.ir.assign(f'sub i64 {lines}, 1')}, {pitch}")
             count = self.ir.assign(f"add i64 {before}, {length}")
             self.bounds.check(self.ir, verb, place.buffer, self.address_cse.integer(place.offset), count)
+
+    def select_positions(self, statement: SelectPositions) -> None:
+        """Emits a call of the function that lists positions in a range, which all programs share."""
+        ir, name = self.ir, selection_name(statement.source.buffer.type.bits, vector_bytes())
+        ir.declarations.add(selection_declaration(name))
+        count = str(statement.count) if isinstance(statement.count, int) else self.scalar(statement.count)
+        if self.bounds is not None:
+            for verb, place in (("loads", statement.source), ("stores", statement.target)):
+                self.bounds.check(ir, verb, place.buffer, self.address_cse.integer(place.offset), count)
+        first, extent = self.scalar(statement.first), self.scalar(statement.extent)
+        given = f"ptr {self.address(statement.source)}, i64 {count}, i64 {first}, i64 {extent}"
+        self.names[statement.result] = ir.assign(f"call i64 @{name}({given}, ptr {self.address(statement.target)})")
