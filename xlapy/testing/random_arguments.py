@@ -16,7 +16,7 @@ from xlapy.base.literal import check_numpy_limits
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.module import Module
-from xlapy.runtime.engine.memory import available_bytes, format_bytes
+from xlapy.runtime.system_memory import available_bytes, format_bytes
 from xlapy.testing.random_values import random_array
 
 _BYTES_WHILE_DRAWN = 24

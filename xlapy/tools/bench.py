@@ -29,7 +29,7 @@ from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
 from xlapy.runtime import Client, Executable, block_until_ready
-from xlapy.runtime.engine.memory import available_bytes, format_bytes
+from xlapy.runtime.system_memory import available_bytes, format_bytes
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, parse_program, read_arguments, read_bytes, write_file

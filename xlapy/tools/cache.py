@@ -11,8 +11,8 @@ import click
 
 from xlapy.base import flags
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.runtime.engine.memory import format_bytes
 from xlapy.runtime.storage.compile_cache import CompileCache, named_cache
+from xlapy.runtime.system_memory import format_bytes
 
 
 @click.group()

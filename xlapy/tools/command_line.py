@@ -14,9 +14,8 @@ from importlib import import_module
 import click
 
 from xlapy.base.errors import XlaError
-from xlapy.runtime.engine.memory import limit_memory
-from xlapy.tools.files import StandardInput
-from xlapy.tools.reproducer import write_reproducer
+from xlapy.runtime.system_memory import limit_memory
+from xlapy.tools.reproducer import StandardInput, write_reproducer
 
 COMMANDS = {
     "run": "Run a program and show the results.",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from xlapy.runtime.engine.memory import format_bytes
+from xlapy.runtime.system_memory import format_bytes
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.run.devices import compile_for_devices

@@ -18,8 +18,8 @@ from xlapy.analysis.constants import has_all_elements
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.literal import Literal
 from xlapy.hlo.module import Module
-from xlapy.runtime.engine.memory import available_bytes, format_bytes
 from xlapy.runtime.limits import check_constants
+from xlapy.runtime.system_memory import available_bytes, format_bytes
 from xlapy.testing.random_values import random_array
 
 FILL, REFUSE = "fill", "refuse"

@@ -13,7 +13,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,18 +25,12 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
 from xlapy.runtime.storage.array_files import read_array_file
 from xlapy.tools.formats import format_of, read_module
+from xlapy.tools.reproducer import StandardInput
 
 MAX_PROGRAM_BYTES = 1 << 30
 _NUMBERED = re.compile(r"(.+)\.\d+")
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass
-class StandardInput:
-    """What a command read from standard input, for the folder that reproduces an internal error."""
-
-    data: bytes | None = None
 
 
 def read_program(path: str, *, verify: bool = True) -> Module:

@@ -13,9 +13,17 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from xlapy.base import flags
+
+
+@dataclass
+class StandardInput:
+    """What a command read from standard input, for the folder that reproduces an internal error."""
+
+    data: bytes | None = None
 
 
 def write_reproducer(arguments: Sequence[str], error: BaseException, standard_input: bytes | None = None) -> Path:

@@ -9,7 +9,8 @@ import pytest
 
 from xlapy.base.shape import Shape
 from xlapy.interpreter import make_plan
-from xlapy.runtime.engine.memory import available_bytes, format_bytes, memory_demand, value_bytes
+from xlapy.runtime.engine.memory import memory_demand, value_bytes
+from xlapy.runtime.system_memory import available_bytes, format_bytes
 from xlapy.text import parse_hlo
 
 
@@ -62,7 +63,7 @@ def test_available_memory_is_that_of_the_machine():
 def test_a_process_with_a_memory_limit_raises_memory_error():
     code = """
 import numpy as np
-from xlapy.runtime.engine.memory import available_bytes, limit_memory
+from xlapy.runtime.system_memory import available_bytes, limit_memory
 limit_memory()
 size = available_bytes() + (1 << 28)
 try:

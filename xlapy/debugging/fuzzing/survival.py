@@ -19,7 +19,8 @@ from xlapy.debugging.fuzzing.worker import Worker, WorkerDied, WorkerError
 from xlapy.hlo.module import Module
 from xlapy.runtime.backend import load_backend
 from xlapy.runtime.engine.arguments import check_arguments
-from xlapy.runtime.engine.memory import limit_memory, value_bytes
+from xlapy.runtime.engine.memory import value_bytes
+from xlapy.runtime.system_memory import limit_memory
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.text import parse_hlo
 

@@ -31,7 +31,7 @@ from xlapy.pjrt.objects.platform import PlatformDevice, platform
 from xlapy.pjrt.objects.records import Record, read_words
 from xlapy.pjrt.profiler.tracing import current
 from xlapy.runtime.engine.arguments import dimensions_fit
-from xlapy.runtime.engine.memory import available_bytes, format_bytes
+from xlapy.runtime.system_memory import available_bytes, format_bytes
 from xlapy.runtime.values import Value
 
 

@@ -24,18 +24,12 @@ from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.launch import run_on_devices
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine.donation import DonatedLeaf
-from xlapy.runtime.engine.memory import (
-    UNCHECKED_BYTES,
-    MemoryStats,
-    available_bytes,
-    format_bytes,
-    memory_demand,
-    value_bytes,
-)
+from xlapy.runtime.engine.memory import UNCHECKED_BYTES, MemoryStats, memory_demand, value_bytes
 from xlapy.runtime.engine.observe import combine_observers
 from xlapy.runtime.limits import call_depth, check_supported
 from xlapy.runtime.partitioning import check_partitioning
 from xlapy.runtime.storage.lazy_module import LazyModule
+from xlapy.runtime.system_memory import available_bytes, format_bytes
 from xlapy.runtime.values import Observer, Value
 
 MAX_CALL_DEPTH = 5_000

@@ -23,9 +23,10 @@ from xlapy.cpu.serialization.executable import LoadedProgram
 from xlapy.runtime.engine import allocator, interruption
 from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.counters import CounterTable
-from xlapy.runtime.engine.memory import UNCHECKED_BYTES, available_bytes, format_bytes
+from xlapy.runtime.engine.memory import UNCHECKED_BYTES
 from xlapy.runtime.engine.native_engine import engine
 from xlapy.runtime.engine.python_host import NEVER_CANCELED, PythonHost
+from xlapy.runtime.system_memory import available_bytes, format_bytes
 
 _MAX_PACKED_RESULT_BYTES = 1 << 12
 """Results of up to this many bytes share one block, so that a small result that stays alive retains little memory."""

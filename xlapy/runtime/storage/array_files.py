@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from xlapy.base.errors import InvalidArgumentError
-from xlapy.runtime.engine.memory import available_bytes
+from xlapy.runtime.system_memory import available_bytes
 
 Array = np.ndarray[Any, Any]
 

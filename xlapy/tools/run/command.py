@@ -18,8 +18,9 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime import Executable, platform_names
 from xlapy.runtime.engine.arguments import leaves, shape_of
-from xlapy.runtime.engine.memory import available_bytes, format_bytes, value_bytes
+from xlapy.runtime.engine.memory import value_bytes
 from xlapy.runtime.engine.observe import trace
+from xlapy.runtime.system_memory import available_bytes, format_bytes
 from xlapy.runtime.values import Observer
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.elided_constants import elided_constants_option
