@@ -54,6 +54,12 @@ def range_of(text: str, name: str = "y") -> tuple[int, int] | None:
         ("z = s32[] constant(0) n = pred[] compare(i, z), direction=LT y = s32[] select(n, k, i)", (0, 9)),
         ("n = pred[] compare(k, one), direction=LT y = s32[] select(n, j, i)", (0, 10)),
         ("w = s64[] convert(i) y = s32[] convert(w)", (0, 9)),
+        (
+            "a = s32[3,5] iota(), iota_dimension=1 b = s32[1,5] slice(a), slice={[2:3],[0:5]} c = s32[1,5] add(b, b) "
+            "o = s32[1] broadcast(i), dimensions={} d = s32[5] reshape(c) e = s32[6] concatenate(d, o), dimensions={0} "
+            "f = s32[1] dynamic-slice(e, k), dynamic_slice_sizes={1} y = s32[] reshape(f)",
+            (0, 9),
+        ),
         ("y = s32[] add(i, k)", None),
         ("y = s32[] divide(i, i)", None),
         ("large = s32[] constant(2147483647) y = s32[] add(i, large)", None),  # it may overflow
@@ -172,3 +178,96 @@ def test_accesses_in_bounds_are_not_clamped() -> None:
     assert "smax" not in loops and "ule" not in loops
     loops = compile_module(xla.parse_hlo(updates(0, 20, 20, "back"))).loops()
     assert "smax" in loops and "ule" in loops
+
+
+def limited(body: str, direction: str = "LT", step: int = 1, first: int = 1) -> str:
+    """A loop in which i counts to a limit that is an argument, and that adds up y."""
+    state = "(s32[], s32[], s32[])"
+    return f"""HloModule m
+less {{ s = {state} parameter(0) c = s32[] get-tuple-element(s), index=0 n = s32[] get-tuple-element(s), index=2
+  ROOT r = pred[] compare(c, n), direction={direction} }}
+step {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0 one = s32[] constant({step})
+  j = s32[] add(i, one) k = s32[] get-tuple-element(s), index=1 n = s32[] get-tuple-element(s), index=2 {body}
+  t = s32[] add(k, y) ROOT u = {state} tuple(j, t, n) }}
+ENTRY e {{ a = s32[] constant({first}) b = s32[] parameter(0) n = s32[] parameter(1) t = {state} tuple(a, b, n)
+  w = {state} while(t), condition=less, body=step ROOT r = s32[] get-tuple-element(w), index=1 }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (1, 2147483646)),
+        ({"direction": "GT", "step": -1, "first": 5}, (-2147483647, 5)),
+        ({"direction": "LE"}, None),  # the limit may be the greatest integer
+        ({"step": 2}, None),
+        ({"step": -1}, None),
+    ],
+)
+def test_a_limit_that_is_computed(options: dict[str, object], expected: tuple[int, int] | None) -> None:
+    assert range_of(limited("y = s32[] copy(i)", **options), "i") == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("op", ["divide", "remainder"])
+@pytest.mark.parametrize("body", ["{op}(n, i)", "{op}(k, i)", "{op}(i, i)", "{op}(n, k)"])
+def test_divisions_by_counters(op: str, body: str) -> None:
+    text = limited(f"y = s32[] {body.format(op=op)}")
+    is_plain = "k)" not in body
+    assert ("and i1" in compile_module(xla.parse_hlo(text)).loops()) != is_plain
+    for start in (-(1 << 31), -1, 0, 7):
+        given = (np.int32(start), np.int32(40))
+        found, wanted = (np.asarray(xla.Client(p).compile(text)(*given)) for p in ("cpu", "interpreter"))
+        np.testing.assert_array_equal(found, wanted)
+
+
+def scatter(index: str, combine: str, kind: str = "f32", shape: str = "5,7", window: str = "1") -> str:
+    """Scatters to one window of an array in each iteration of a loop. index: two components."""
+    state = f"(s32[], {kind}[{shape}])"
+    return f"""HloModule m
+less {{ s = {state} parameter(0) c = s32[] get-tuple-element(s), index=0 n = s32[] constant(4)
+  ROOT r = pred[] compare(c, n), direction=LT }}
+combine {{ a = {kind}[] parameter(0) b = {kind}[] parameter(1) {combine} }}
+step {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0 one = s32[] constant(1) j = s32[] add(i, one)
+  x = {kind}[{shape}] get-tuple-element(s), index=1 i1 = s32[1] reshape(i) j1 = s32[1] reshape(j)
+  v = s32[2] concatenate({index}), dimensions={{0}} f = {kind}[] convert(j)
+  {"u" if window == "1" else "g"} = {kind}[] negate(f)
+  {"" if window == "1" else f"u = {kind}[{window}] broadcast(g), dimensions={{}}"}
+  y = {kind}[{shape}] scatter(x, v, u), update_window_dims={{{"" if window == "1" else "0"}}},
+    inserted_window_dims={{{"0,1" if window == "1" else "0"}}}, scatter_dims_to_operand_dims={{0,1}},
+    index_vector_dim=0, to_apply=combine
+  ROOT t = {state} tuple(j, y) }}
+ENTRY e {{ a = s32[] constant(0) x = {kind}[{shape}] parameter(0) t = {state} tuple(a, x)
+  w = {state} while(t), condition=less, body=step ROOT r = {kind}[{shape}] get-tuple-element(w), index=1 }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("combine", "is_update"),
+    [
+        ("ROOT c = {t}[] negate(b)", False),
+        ("ROOT c = {t}[] add(a, b)", True),
+        ("ROOT c = {t}[] subtract(b, a)", True),
+        ("ROOT c = {t}[] maximum(a, b)", True),
+        ("d = {t}[] add(a, b) ROOT c = {t}[] add(d, b)", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["f32", "s8", "bf16", "f64"])
+@pytest.mark.parametrize(("index", "window"), [("i1, j1", "1"), ("j1, i1", "1"), ("i1, j1", "3"), ("j1, j1", "6")])
+def test_scatters_of_one_window(combine: str, is_update: bool, kind: str, index: str, window: str) -> None:
+    text = scatter(index, combine.format(t=kind), kind, window=window)
+    given = np.arange(35).reshape(5, 7).astype(xla.Shape.parse(f"{kind}[]").dtype)
+    module = xla.parse_hlo(text)
+    Simplify().run(module)
+    is_in_bounds = window != "6"
+    assert any(i.op is xla.opcodes.SCATTER for i in module.instructions()) != (is_update and is_in_bounds)
+    wanted = np.asarray(xla.Client("interpreter").compile(text)(given))
+    for found in (xla.Client("cpu").compile(text)(given), xla.Client("interpreter").compile(module)(given)):
+        np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+def test_a_scatter_that_replaces_is_an_update() -> None:
+    text = scatter("i1, j1", "ROOT c = f32[] add(a, b)").replace("ROOT c = f32[] add(a, b)", "", 1)
+    text = text.replace("b = f32[] parameter(1)", "ROOT b = f32[] parameter(1)", 1)
+    module = xla.parse_hlo(text)
+    Simplify().run(module)
+    assert all(i.op is not xla.opcodes.SCATTER for i in module.instructions())

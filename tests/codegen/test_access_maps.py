@@ -11,6 +11,7 @@ import pytest
 
 import xlapy as xla
 from xlapy import opcodes
+from xlapy.analysis.integer_ranges import integer_range
 from xlapy.base.errors import XlaError
 from xlapy.codegen.access_maps import Access, accesses, evaluate, stride
 from xlapy.codegen.access_rules import ACCESS_RULES
@@ -55,6 +56,10 @@ def loads_of(region: Region, index: Sequence[int]) -> dict[Instruction, set[int]
     for result in region.results:
         lowering.elements(result, at)
     memory = {b.name: Recording(b.type.dtype, b.size) for b in builder.kernel.buffers}
+    for operand, source in sources.items():
+        if (limits := integer_range(operand)) is not None:  # indices within bounds are not clamped
+            recorded = memory[source.buffer.name]
+            recorded.array = np.clip(recorded.array.astype(np.int64), *limits).astype(recorded.array.dtype)
     run_kernel(builder.kernel, memory)  # type: ignore[arg-type]
     sizes = {o: components(o.shape.element_type) for o in region.operands}
     return {o: {offset // sizes[o] for offset in memory[s.buffer.name].loads} for o, s in sources.items()}

@@ -9,7 +9,7 @@ Responsible for this estimate. Does not depend on what a loop computes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Final
@@ -92,13 +92,35 @@ def counter_range(loop: Instruction, number: int, *, in_body: bool) -> tuple[int
     step, first = _step(loop, number), _first(loop, number)
     if step is None or first is None:
         return None
-    trips = min(
-        (_bound(loop, one, first_known=True) for one in _joined(_Value.root(loop.computations[0]))), default=inf
-    )
-    if trips == inf or (in_body and not trips):
+    conditions = list(_joined(_Value.root(loop.computations[0])))
+    trips = min((_bound(loop, one, first_known=True) for one in conditions), default=inf)
+    if trips == inf:
+        return _one_sided_range(loop, number, first, step, conditions, in_body=in_body)
+    if in_body and not trips:
         return None
     last = first + step * (int(trips) - in_body)
     return min(first, last), max(first, last)
+
+
+def _one_sided_range(
+    loop: Instruction, number: int, first: int, step: int, conditions: Iterable[_Value], *, in_body: bool
+) -> tuple[int, int] | None:
+    """The bounds of a counter that is compared with a computed limit: it reaches the limit before it overflows."""
+    t = loop.shape.tuple_shapes[number].element_type
+    wanted = {1: ComparisonDirection.LT, -1: ComparisonDirection.GT}.get(step)
+    for condition in conditions:
+        if condition.instruction.op is not opcodes.COMPARE:
+            continue
+        direction = condition.instruction.attributes_as(CompareAttributes).direction
+        left, right = condition.instruction.operands
+        if _Value(right, condition.caller).resolved().element() == number:
+            left, direction = right, _MIRRORED.get(direction, direction)
+        counter = _Value(left, condition.caller).resolved()
+        if counter.element() == number and left.shape.element_type is t and direction is wanted:
+            highest = (1 << t.bits - t.is_signed) - 1
+            lowest = -(1 << t.bits - 1) if t.is_signed else 0
+            return (first, highest - in_body) if step > 0 else (lowest + in_body, first)
+    return None
 
 
 def constant_steps(loop: Instruction, number: int) -> tuple[int, int] | None:

@@ -15,6 +15,7 @@ from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection
+from xlapy.opcodes.sources import IotaAttributes
 
 Range = tuple[int, int]
 """The least and the greatest integer, both included."""
@@ -90,7 +91,7 @@ class _Ranges:
             elements = literal_value(one.literal)
             return int(elements.min()), int(elements.max())
         if op is opcodes.IOTA:
-            return 0, one.shape.dimensions[one.iota_dimension] - 1
+            return 0, one.shape.dimensions[one.attributes_as(IotaAttributes).iota_dimension] - 1
         if op is opcodes.PARAMETER:
             caller = _only_caller(one.parent, opcodes.FUSION)
             return None if caller is None else self.of(caller.operands[one.parameter_number], depth)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from xlapy import opcodes
+from xlapy.analysis.integer_ranges import integer_range
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F64, PRED, PrimitiveType
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
@@ -92,6 +93,8 @@ def compute(builder: Builder, instruction: Instruction, operands: list[Element])
         return builder.binary(LOGICAL[op], *values)
     if t is PRED and op is opcodes.NOT:
         return builder.logical_not(values[0])
+    if t.is_integral and _divides_by_positive(instruction):
+        return rounded(builder, integers.divided_by_positive(builder, t, op, *values), t)
     if t.is_integral and op in integers.INTEGERS:
         return rounded(builder, integers.INTEGERS[op](builder, t, *values), t)
     if t.is_floating and op in FLOATS:
@@ -100,6 +103,17 @@ def compute(builder: Builder, instruction: Instruction, operands: list[Element])
     if t.is_floating and op.name in MATHEMATICS:
         return rounded(builder, MATHEMATICS[op.name](builder, *values), t)
     raise UnsupportedError(f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet")
+
+
+def _divides_by_positive(instruction: Instruction) -> bool:
+    """Whether an instruction divides one integer by another that is known to be positive.
+
+    An array is divided in vectors, of which the lanes beyond its end may be zero.
+    """
+    if instruction.op not in (opcodes.DIVIDE, opcodes.REMAINDER) or instruction.shape.size != 1:
+        return False
+    found = integer_range(instruction.operands[1])
+    return found is not None and found[0] > 0
 
 
 def _compute_complex(builder: Builder, op: OpDef, operands: list[Element]) -> Element:

@@ -78,6 +78,12 @@ def _remainder(builder: Builder, t: PrimitiveType, dividend: Value, divisor: Val
     return builder.select(is_zero, dividend, rest)
 
 
+def divided_by_positive(builder: Builder, t: PrimitiveType, op: OpDef, dividend: Value, divisor: Value) -> Value:
+    """The quotient or the remainder by a divisor that is known to be positive."""
+    name = "div" if op is opcodes.DIVIDE else "rem"
+    return builder.binary(f"{'s' if t.is_signed else 'u'}{name}", dividend, divisor)
+
+
 def _shift(op: str) -> IntegerRule:
     """A shift by an unsigned amount; by the width or more, the result is 0, or the sign for arithmetic shifts."""
 

@@ -141,3 +141,37 @@ def test_a_result_used_as_a_tuple_stays() -> None:
     run_passes(module, "simplify-conditionals")
     left = next(i for i in module.instructions() if i.op is opcodes.CONDITIONAL)
     assert len(left.shape.tuple_shapes) == 4
+
+
+LOOP_WITH_BRANCHES = """HloModule m
+less {{ s = (s32[], s32[], f32[]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(9)
+  ROOT c = pred[] compare(i, n), direction=LT }}
+first {{ p = (s32[], f32[]) parameter(0) k = s32[] get-tuple-element(p), index=0 x = f32[] get-tuple-element(p), index=1
+  one = s32[] constant(1) j = s32[] add(k, one) y = f32[] {operation}(x) ROOT r = (s32[], f32[]) tuple(j, y) }}
+second {{ p = (s32[], f32[]) parameter(0) k = s32[] get-tuple-element(p), index=0
+  x = f32[] get-tuple-element(p), index=1
+  j = s32[] negate(k) ROOT r = (s32[], f32[]) tuple(j, x) }}
+step {{ s = (s32[], s32[], f32[]) parameter(0) i = s32[] get-tuple-element(s), index=0
+  k = s32[] get-tuple-element(s), index=1 x = f32[] get-tuple-element(s), index=2 one = s32[] constant(1)
+  j = s32[] add(i, one) three = s32[] constant(3) m = s32[] remainder(i, three) zero = s32[] constant(0)
+  q = pred[] compare(m, zero), direction=EQ t = (s32[], f32[]) tuple(k, x)
+  c = (s32[], f32[]) conditional({index}, t, t), {branches}
+  k2 = s32[] get-tuple-element(c), index=0 x2 = f32[] get-tuple-element(c), index=1
+  ROOT r = (s32[], s32[], f32[]) tuple(j, k2, x2) }}
+ENTRY e {{ i = s32[] constant(0) k = s32[] parameter(0) x = f32[] parameter(1) t = (s32[], s32[], f32[]) tuple(i, k, x)
+  ROOT w = (s32[], s32[], f32[]) while(t), condition=less, body=step }}
+"""
+TWO_BRANCHES = {
+    "q": "true_computation=first, false_computation=second",
+    "m": "branch_computations={first, second}",
+}
+
+
+@pytest.mark.parametrize("index", TWO_BRANCHES)
+@pytest.mark.parametrize(("operation", "is_selected"), [("negate", True), ("sine", False)])
+def test_cheap_branches_in_loops_become_selections(index: str, operation: str, is_selected: bool) -> None:
+    text = LOOP_WITH_BRANCHES.format(index=index, branches=TWO_BRANCHES[index], operation=operation)
+    module = parse_hlo(text)
+    run_passes(module, "simplify-conditionals")
+    assert any(i.op is opcodes.CONDITIONAL for i in module.instructions()) != is_selected
+    assert_same_results(parse_hlo(text), module)

@@ -143,7 +143,7 @@ def _fused(module: Module, loop: Instruction, is_table: Callable[[Instruction], 
 
 def _with_tables_in_state(loop: Instruction, is_table: Callable[[Instruction], bool]) -> Instruction:
     """Returns the loop, or one in its place that has the tables of its body, and of loops in it, in its state."""
-    if not any(map(is_table, _instructions_of_bodies(loop))):
+    if not any(map(is_table, _all_instructions(loop))):
         return loop
     view = TupleLoop.of(loop)
     assert view is not None
@@ -153,14 +153,37 @@ def _with_tables_in_state(loop: Instruction, is_table: Callable[[Instruction], b
         if extensible_loop(inner) is not None:
             _with_tables_in_state(inner, is_table)
     tables = [i for i in view.body if is_table(i)]
-    return carry_values(view, dict.fromkeys(tables), tables)
+    tested = [edit.clone_instruction(i, view.body, []) for i in view.condition if is_table(i)]
+    loop = carry_values(view, dict.fromkeys([*tables, *tested]), [*tables, *tested])
+    _read_tables_of_state(loop.computations[0], view.element_count + len(tables), is_table)
+    return loop
 
 
-def _instructions_of_bodies(loop: Instruction) -> Iterator[Instruction]:
+def _read_tables_of_state(condition: Computation, first: int, is_table: Callable[[Instruction], bool]) -> None:
+    """Replaces the tables of a condition by elements of the state. first: the number of the first element."""
+    (state,) = condition.parameters
+    for table in [i for i in condition if is_table(i)]:
+        shapes = enumerate(state.shape.tuple_shapes)
+        number = next(n for n, shape in shapes if n >= first and _is_initial(condition, n, table) and shape.rank)
+        attributes = GetTupleElementAttributes.make(index=number)
+        edit.replace_uses(table, edit.create(condition, opcodes.GET_TUPLE_ELEMENT, [state], attributes))
+        edit.remove(table)
+
+
+def _is_initial(condition: Computation, number: int, table: Instruction) -> bool:
+    """Whether a table is the initial value of an element of the state of the loop that has a condition."""
+    (loop,) = condition.callers
+    initial = loop.operands[0].operands[number]
+    return initial.op is opcodes.CONSTANT and initial.attributes == table.attributes
+
+
+def _all_instructions(loop: Instruction) -> Iterator[Instruction]:
+    """Yields the instructions of condition and body, and of the loops in it."""
+    yield from loop.computations[0]
     for instruction in loop.computations[1]:
         yield instruction
         if instruction.op is opcodes.WHILE:
-            yield from _instructions_of_bodies(instruction)
+            yield from _all_instructions(instruction)
 
 
 def _is_number(instruction: Instruction) -> bool:

@@ -8,8 +8,11 @@ from __future__ import annotations
 from math import prod
 
 from xlapy import opcodes
+from xlapy.analysis.integer_ranges import integer_range, is_within
+from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.indexing import GatherAttributes
+from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes, window_dims_to_operand_dims
+from xlapy.opcodes.movement import DynamicSliceAttributes
 from xlapy.passes.algebra.core import REWRITES, known_array
 from xlapy.passes.rewrite import Writer
 
@@ -39,6 +42,55 @@ def gather_of_broadcast_scalar(write: Writer, instruction: Instruction) -> Instr
     if source.op is not opcodes.BROADCAST or source.operands[0].shape.rank or not source.shape.size:
         return None
     return write.broadcast(source.operands[0], instruction.shape)
+
+
+@REWRITES.rule(opcodes.SCATTER)
+def scatter_of_one_window_in_bounds(write: Writer, instruction: Instruction) -> Instruction | None:
+    """A scatter of one window at an index that is known to be in bounds -> a dynamic-update-slice."""
+    attributes = instruction.attributes_as(ScatterAttributes)
+    if len(instruction.operands) != 3 or attributes.input_batching_dims or instruction.shape.is_dynamic:
+        return None
+    array, indices, updates = instruction.operands
+    dimensions = attributes.scatter_dims_to_operand_dims
+    if indices.shape.size != len(dimensions) or not updates.shape.size or len(set(dimensions)) < len(dimensions):
+        return None
+    sizes = [1] * array.shape.rank
+    windows = window_dims_to_operand_dims(array.shape.rank, attributes)
+    for size, dimension in zip(
+        (updates.shape.dimensions[d] for d in attributes.update_window_dims), windows, strict=True
+    ):
+        sizes[dimension] = size
+    combine = instruction.to_apply.root_instruction
+    before, after = instruction.to_apply.parameters
+    is_elementwise = combine.op.elementwise and combine.operands in ((before, after), (after, before))
+    if combine is not after and not is_elementwise:
+        return None
+    components = _components(indices, len(dimensions))
+    for component, dimension in zip(components, dimensions, strict=True):
+        if not is_within(integer_range(component), 0, array.shape.dimensions[dimension] - sizes[dimension]):
+            return None
+    t = indices.shape.element_type
+    starts = [write.scalar(0, t) for _ in sizes]
+    for position, dimension in enumerate(dimensions):
+        one = components[position]
+        if one is indices and len(dimensions) > 1:
+            vector = write.reshape(indices, indices.shape.with_dimensions((len(dimensions),)))
+            one = write.slice(vector, (position,), (position + 1,))
+        starts[dimension] = write.reshape(one, Shape.scalar(t))
+    window = write.reshape(updates, array.shape.with_dimensions(sizes))
+    if is_elementwise:
+        slicing = DynamicSliceAttributes.make(dynamic_slice_sizes=tuple(sizes))
+        taken = write.add(opcodes.DYNAMIC_SLICE, array, *starts, attributes=slicing)
+        pair = (taken, window) if combine.operands[0] is before else (window, taken)
+        window = write.add(combine.op, *pair, attributes=combine.attributes)
+    return write.add(opcodes.DYNAMIC_UPDATE_SLICE, array, window, *starts, shape=instruction.shape)
+
+
+def _components(indices: Instruction, count: int) -> list[Instruction]:
+    """Returns arrays that contain the components of the only index vector, one by one or all of them."""
+    if indices.op is opcodes.CONCATENATE and len(indices.operands) == count == indices.shape.size:
+        return list(indices.operands)
+    return [indices] * count
 
 
 @REWRITES.rule(opcodes.SCATTER)

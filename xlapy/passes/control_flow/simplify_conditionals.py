@@ -11,12 +11,16 @@ from typing import ClassVar
 
 from xlapy import opcodes
 from xlapy.analysis.constants import has_all_elements
+from xlapy.analysis.cost import element_cost
 from xlapy.analysis.structural_numbering import StructuralNumbering
 from xlapy.base.element_types import PRED
 from xlapy.base.shape import Shape
+from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.hlo.traverse import post_order
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection
 from xlapy.passes.algebra.core import known_array
 from xlapy.passes.control_flow.inline_calls import inline_call_with_annotations, keeps_annotations
 from xlapy.passes.rewrite import (
@@ -32,13 +36,20 @@ from xlapy.passes.rewrite import (
     transfer_annotations,
     update_schedule,
 )
-from xlapy.passes.signature import Values, clone_with_signature
+from xlapy.passes.signature import Values, clone_with_signature, leaves_of, nest_leaves
+
+MAX_SELECTED_COST = 8
+"""The largest cost of two branches that are both computed (`analysis.cost.element_cost`). A wrong guess of a branch
+takes about 15 cycles."""
+
+_FREE = frozenset({opcodes.CONSTANT, opcodes.GET_TUPLE_ELEMENT, opcodes.PARAMETER, opcodes.TUPLE})
 
 
 @dataclass(frozen=True)
 class SimplifyConditionals:
     """Replaces conditionals whose branch is known by that branch, and simplifies the results of others.
 
+    Two branches that only compute a few numbers become selections in loops.
     A branch is known if the index is constant, if there is only one, or if all are equal and have the same operand.
     Unused elements of the result are removed. Elements that are the same constant, or the same value from outside, in
     all branches are replaced by it. Constant elements of a branch's operand are copied into the branch.
@@ -69,6 +80,10 @@ def _simplify(conditional: Instruction, numbering: StructuralNumbering) -> bool:
     called = conditional.computations
     if branch is not None:
         _replace_by_branch(conditional, branch)
+        remove_uncalled_computations(called)
+        return True
+    if _has_cheap_branches(conditional):
+        _replace_by_selections(conditional)
         remove_uncalled_computations(called)
         return True
     changed = False
@@ -104,6 +119,52 @@ def _replace_by_branch(conditional: Instruction, number: int) -> None:
     replace_with_new(conditional, call)
     if keeps_annotations(call):
         inline_call_with_annotations(call)
+
+
+# -- branches that are computed both
+
+
+def _has_cheap_branches(conditional: Instruction) -> bool:
+    """Whether two branches in a loop compute a few numbers in less time than a wrong guess of the processor takes."""
+    computation = conditional.parent
+    if computation is None or not any(caller.op is opcodes.WHILE for caller in computation.callers):
+        return False
+    if len(conditional.computations) != 2 or conditional.has_control_edges or conditional.sharding is not None:
+        return False
+    if not all(leaf.is_array and not leaf.rank for _, leaf in conditional.shape.leaves()):
+        return False
+    cost = 0
+    for branch in conditional.computations:
+        for one in branch:
+            if one.has_control_edges or one.sharding is not None:
+                return False
+            if one.op in _FREE:
+                continue
+            if not one.op.elementwise or one.shape.rank:
+                return False
+            cost += element_cost(one)
+    return cost <= MAX_SELECTED_COST
+
+
+def _replace_by_selections(conditional: Instruction) -> None:
+    """Replaces a conditional with two branches by both of them, and selections of the elements of their results."""
+    write = Writer(conditional)
+    index, *operands = conditional.operands
+    if index.shape.element_type is not PRED:  # the branch 0; any other index takes the last branch
+        zero = write.scalar(0, index.shape.element_type)
+        equal = CompareAttributes.make(direction=ComparisonDirection.EQ)
+        index = write.add(opcodes.COMPARE, index, zero, attributes=equal)
+    results: list[Sequence[Instruction]] = []
+    for branch, operand in zip(conditional.computations, operands, strict=True):
+        copies: dict[Instruction, Instruction] = {branch.parameters[0]: operand}
+        for one in post_order(branch):
+            if one not in copies:
+                copies[one] = edit.clone_instruction(one, write.computation, [copies[o] for o in one.operands])
+        results.append(leaves_of(write, copies[branch.root_instruction]))
+    chosen = [write.add(opcodes.SELECT, index, *pair) for pair in zip(*results, strict=True)]
+    value = nest_leaves(write, iter(chosen), conditional.shape)
+    edit.replace_uses(conditional, value)
+    remove_replaced(conditional)
 
 
 # -- constant operands of branches

@@ -141,6 +141,8 @@ class Batcher:
         if counter is not None and not varies[counter.number]:
             return self._rewritten(view, initial, varies, None)
         is_short = sum(len(computation) for computation in loop.computations) <= MAX_LOOP_INSTRUCTIONS
+        if any(_divides_in_one_lane(one) for computation in loop.computations for one in computation):
+            raise NotBatchableError(loop.name)
         changing = [number for number in range(view.element_count) if not view.is_invariant(number)]
         if not is_short or any(loop.shape.tuple_shapes[number].rank for number in changing):
             raise NotBatchableError(loop.name)
@@ -254,6 +256,14 @@ class _Copy:
         return self.write.add(opcodes.REDUCE, holds, false, attributes=attributes, computations=[reducer])
 
 
+def _divides_in_one_lane(one: Instruction) -> bool:
+    """Whether an instruction divides integers that processors divide in one lane only. Several iterations at once would
+    take the time of the longest of them, and gain nothing."""
+    if one.op not in (opcodes.DIVIDE, opcodes.REMAINDER) or not one.shape.element_type.is_integral:
+        return False
+    return one.shape.element_type.bits == 64 and one.operands[1].op is not opcodes.CONSTANT
+
+
 def _varying_state(view: TupleLoop, initial: Sequence[bool]) -> list[bool]:
     """Returns which elements of the state of an inner loop vary, given which of the initial ones do."""
     varies = list(initial)
@@ -356,14 +366,14 @@ def _dynamic_slice(batcher: Batcher, one: Instruction, operands: Sequence[Batche
     indices = columns[0]
     if len(columns) > 1:
         indices = write.add(opcodes.CONCATENATE, *columns, attributes=DimensionAttributes.make(dimension=1))
-    attributes = GatherAttributes.make(
+    gathering = GatherAttributes.make(
         offset_dims=tuple(range(1, 1 + len(sizes))),
         collapsed_slice_dims=(),
         start_index_map=tuple(moving),
         index_vector_dim=1,
         slice_sizes=tuple(sizes),
     )
-    return write.add(opcodes.GATHER, operand.value, indices, attributes=attributes, shape=batcher.shape(one))
+    return write.add(opcodes.GATHER, operand.value, indices, attributes=gathering, shape=batcher.shape(one))
 
 
 def _gather(batcher: Batcher, one: Instruction, operands: Sequence[Batched]) -> Instruction:
