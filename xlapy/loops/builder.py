@@ -58,7 +58,7 @@ from xlapy.loops.positions import PositionArithmetic
 from xlapy.loops.reduction_order import accumulators_for_body
 from xlapy.loops.types import I1, I64, ScalarType
 
-MAX_SCRATCH_BYTES = (1 << 20) + (1 << 14)
+MAX_SCRATCH_BYTES = (1 << 20) + (1 << 16)
 """The largest number of bytes of scratch memory of one kernel: a MiB of elements, and tables besides, as the histograms
 of a sort. It is on the stack, which has at least 8 MB."""
 
@@ -224,12 +224,6 @@ class Builder(PositionArithmetic):
         limit = self.constant(I64, high)
         args = (raised, limit)
         return Affine.of(self._value("smin", I64, args, None, self._outermost_block(args), range=(0, high)))
-
-    def known_position(self, value: Value, is_signed: bool, limits: tuple[int, int]) -> Affine:
-        """An integer that is known to be within limits, both included and not negative, as a position."""
-        wide = self.convert("sext" if is_signed else "zext", value, I64)
-        wide.range = limits if wide.range is None else wide.range
-        return Affine.of(wide)
 
     def divided(self, op: str, dividend: Affine, divisor: int, limits: tuple[int, int] | None) -> Value:
         args = tuple(v for v, _ in dividend.terms)

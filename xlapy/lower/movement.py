@@ -196,7 +196,9 @@ def start_position(lowering: Lowering, start: Instruction, limit: int, at: Index
     value = lowering.value(start, at)
     found = integer_range(start) if not start.shape.rank else None
     if found is not None and is_within(found, 0, limit):
-        return lowering.builder.known_position(value, t.is_signed, found)
+        position = lowering.builder.convert("sext" if t.is_signed else "zext", value, I64)
+        position.range = found if position.range is None else position.range
+        return Affine.of(position)
     return clamped_position(lowering.builder, value, t, limit)
 
 

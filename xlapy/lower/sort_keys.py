@@ -25,6 +25,11 @@ _ZERO_BITS = {t: SINGLE.mantissa_bits - t.float_format.mantissa_bits for t in (B
 """The number of lowest bits that are always 0 in the register of a narrow float."""
 
 
+def zero_bits(t: PrimitiveType) -> int:
+    """The number of lowest bits that are 0 in the key of every element of a type."""
+    return _ZERO_BITS.get(t, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class SortKey:
     """The key of a comparator; `left` computes the key of the left element."""
@@ -40,7 +45,7 @@ class SortKey:
     @property
     def low(self) -> int:
         """The lowest bit of the key that orders elements; the bits below it are 0."""
-        return _ZERO_BITS.get(self.element_type, 0)
+        return zero_bits(self.element_type)
 
     def of(self, builder: Builder, parameters: Sequence[Instruction], elements: Sequence[Element]) -> Value:
         """Emits the key of an element as an unsigned integer, given the elements of all operands."""

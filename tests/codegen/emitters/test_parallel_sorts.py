@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import ml_dtypes
@@ -10,9 +11,11 @@ import pytest
 
 import xlapy as xla
 from xlapy.base import flags
-from xlapy.codegen.emitters.sort import parallel_radix_sort, sort
+from xlapy.codegen.emitters.sort import merging, radix_sort, sort
 from xlapy.cpu.compiler import compile_module
+from xlapy.cpu.program import instruction_thunks
 from xlapy.cpu.program.thunks import walk_thunks
+from xlapy.cpu.target import host_target
 
 NAMES: dict[str, Any] = {
     "u8": np.uint8,
@@ -74,11 +77,15 @@ def verifying(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flags, "current", lambda: flags.Flags({"verify_buffers": True}))
 
 
-@pytest.fixture
-def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of a few blocks are sorted by blocks, on any machine."""
+@pytest.fixture(params=[2, 3, 16])
+def short_blocks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Slices of a few blocks are sorted by blocks, for any number of processors."""
+    target = dataclasses.replace(host_target(), processors=request.param)
+    monkeypatch.setattr(instruction_thunks, "host_target", lambda: target)
     monkeypatch.setattr(sort, "RADIX_PARALLEL_LENGTH", 1 << 14)
-    monkeypatch.setattr(parallel_radix_sort, "BLOCK_LENGTH", 4096)
+    monkeypatch.setattr(sort, "RADIX_MIN_BLOCK", 3000)
+    monkeypatch.setattr(radix_sort, "LONG_BLOCK", 6000)
+    monkeypatch.setattr(merging, "MIN_PART", 100)
 
 
 @pytest.mark.usefixtures("short_blocks")
@@ -124,9 +131,14 @@ def test_any_comparator(length: int, rows: int) -> None:
     assert (kernel_count(two_keys(length, rows)) >= 5) == (length >= 1024)
 
 
-def test_a_million_keys_are_sorted_by_blocks() -> None:
-    assert kernel_count(keyed("f32", str(1 << 20), 0)) >= 12
-    assert kernel_count(keyed("f32", str((1 << 20) - 1), 0)) <= 2
+@pytest.mark.parametrize(("processors", "length", "kernels"), [
+    (1, 1 << 20, 1), (2, 1 << 20, 2), (3, 1 << 20, 3), (16, 1 << 20, 5), (16, 1 << 16, 2), (16, (1 << 16) - 1, 1),
+])  # fmt: skip
+def test_blocks_for_processors(processors: int, length: int, kernels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel sorts blocks, and further ones merge pairs of them."""
+    target = dataclasses.replace(host_target(), processors=processors)
+    monkeypatch.setattr(instruction_thunks, "host_target", lambda: target)
+    assert kernel_count(keyed("f32", str(length), 0)) == kernels + 1  # one computes the second array
 
 
 def test_many_slices_are_tasks_themselves() -> None:

@@ -137,7 +137,10 @@ def top_k(shape: str, k: int, largest: bool) -> xla.Module:
     [
         ("f32[7,1000]", 10, False), ("f32[900]", 1, False), ("bf16[3,2,500]", 20, False), ("u8[4,600]", 3, False),
         ("s64[2,70]", 5, False), ("f32[3,9]", 8, False), ("s8[2,5]", 5, False), ("f64[1,129]", 16, False),
-        ("f32[2,400]", 200, True), ("s32[1,2000]", 150, True),
+        ("f32[2,400]", 200, True), ("s32[1,1100]", 150, True), ("s32[1,2000]", 150, False),
+        ("f32[3,20000]", 300, False),
+        ("bf16[9000]", 1000, False), ("f64[2,5003]", 200, False), ("u8[4100]", 300, False), ("f16[70001]", 4096, False),
+        ("s16[70001]", 4097, True), ("s64[30011]", 999, False),
     ],
 )  # fmt: skip
 def test_top_k_with_ties_zeros_and_nan(shape: str, k: int, is_sorted: bool, largest: bool):
@@ -152,7 +155,9 @@ def test_top_k_with_ties_zeros_and_nan(shape: str, k: int, is_sorted: bool, larg
     assert_same(module, x)
 
 
-def test_top_k_of_an_ascending_row_inserts_every_element():
+@pytest.mark.parametrize("k", [33, 137, 187])
+def test_top_k_of_an_ascending_row_inserts_every_element(k: int):
     x = np.arange(3000, dtype=np.float32).reshape(2, 1500)
-    assert_same(top_k("f32[2,1500]", 33, True), x)
-    assert_same(top_k("f32[2,1500]", 33, True), x[:, ::-1].copy())
+    assert_same(top_k("f32[2,1500]", k, True), x)
+    assert_same(top_k("f32[2,1500]", k, True), x[:, ::-1].copy())
+    assert_same(top_k("f32[2,1500]", k, True), np.zeros_like(x))

@@ -16,7 +16,7 @@ from xlapy.base.element_types import U8
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters import random_state, scatter_copies
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
-from xlapy.codegen.emitters.sort import sort, top_k
+from xlapy.codegen.emitters.sort import sort, top_k_buffer
 from xlapy.cpu.program import buffer_reuse
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
@@ -110,7 +110,7 @@ def _lower_sort(context: LoweringContext, instruction: Instruction) -> None:
 def _lower_top_k(context: LoweringContext, instruction: Instruction) -> None:
     results = context.allocate(instruction)
     if results[0].shape.size:
-        kernel = top_k.top_k_kernel(instruction, host_target())
+        kernel = top_k_buffer.top_k_kernel(instruction, host_target())
         slices = [context.slice_of(instruction.operands[0]), *results]
         context.thunks.append(KernelThunk(kernel, slices, instruction.name))
 

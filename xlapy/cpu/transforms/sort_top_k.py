@@ -1,4 +1,4 @@
-"""Replaces topk by a sort where the kernel for a small k (`codegen/emitters/sort/top_k.py`) would be slower.
+"""Replaces topk by a sort where a kernel of its own (`codegen/emitters/sort/top_k_buffer.py`) would be slower.
 
 Responsible for which topk instructions are sorted. Does not depend on the kernel or on how sorts are computed.
 """
@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
+from xlapy.codegen.emitters.sort.top_k_buffer import has_top_k_kernel
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.sorting import TopKAttributes
 from xlapy.passes.expand.core import EXPANSIONS
 from xlapy.passes.rewrite import Writer, editable_computations, replace_with_new, update_schedule
-
-MAX_INSERTION_K = 128
-"""The largest k for which the kernel keeps a sorted list, in which an insertion moves up to k elements. Above it, topk
-becomes a sort."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class SortTopK:
             for instruction in computation.instructions:
                 if (
                     instruction.op is opcodes.TOPK
-                    and not _has_small_k(instruction)
+                    and not _has_kernel(instruction)
                     and not instruction.has_control_edges
                 ):
                     replace_with_new(instruction, EXPANSIONS.find(opcodes.TOPK)(Writer(instruction), instruction))
@@ -40,8 +37,6 @@ class SortTopK:
         return update_schedule(module, changed)
 
 
-def _has_small_k(instruction: Instruction) -> bool:
+def _has_kernel(instruction: Instruction) -> bool:
     shape = instruction.operands[0].shape
-    return not shape.is_dynamic and instruction.attributes_as(TopKAttributes).k <= min(
-        MAX_INSERTION_K, max(8, shape.dimensions[-1] // 8)
-    )
+    return not shape.is_dynamic and has_top_k_kernel(shape, instruction.attributes_as(TopKAttributes).k)

@@ -40,7 +40,6 @@ class SortKernels:
 class Spare(Enum):
     """Where elements move while slices are sorted."""
 
-    NONE = "none"
     ARRAYS = "arrays"
     """Each array has a spare buffer of the same size."""
     SLICE = "slice"
@@ -121,6 +120,14 @@ class SliceSorter:
         offset = self._offset(buffers, start, position)
         for buffer, t, element in zip(buffers, self.types, elements, strict=True):
             store_element(self.builder, buffer, offset, element, t)
+
+    def leave(
+        self, buffers: Sequence[Buffer], in_spare: bool, start: Affine, first: Affine, count: int | Value
+    ) -> None:
+        """Copies `count` elements of a slice from `first` on from `buffers` to the others if they are to be there."""
+        wanted = self.spare if in_spare else self.arrays
+        if buffers is not wanted:
+            self.copy(buffers, wanted, start, first, count)
 
     def copy(
         self,
