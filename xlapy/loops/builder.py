@@ -59,8 +59,7 @@ from xlapy.loops.reduction_order import accumulators_for_body
 from xlapy.loops.types import I1, I64, ScalarType
 
 MAX_SCRATCH_BYTES = (1 << 20) + (1 << 16)
-"""The largest number of bytes of scratch memory of one kernel: a MiB of elements, and tables besides, as the histograms
-of a sort. It is on the stack, which has at least 8 MB."""
+"""The most scratch memory of a kernel in bytes: a MiB of elements, and tables. It is on the stack of 8 MB or more."""
 
 Combine = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
 
