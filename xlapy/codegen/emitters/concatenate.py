@@ -11,6 +11,7 @@ import math
 
 from xlapy import opcodes
 from xlapy.codegen.emitters.loop_nest import TASK_ELEMENTS, preferred_lanes, row_loops
+from xlapy.codegen.emitters.streaming import store_past_caches
 from xlapy.codegen.kernel_cost import vector_cycles
 from xlapy.codegen.plan import Candidate, NoParameters, Rejection, Strategy
 from xlapy.codegen.region import Region, kernel_builder, operand_source, result_buffer
@@ -101,6 +102,7 @@ def _rows_kernel(region: Region, lanes: int) -> Kernel:
     sources = {o: operand_source(builder, o, f"in{n}") for n, o in enumerate(region.operands)}
     target = result_buffer(builder, root.shape, "out0")
     outer, pitch = root.shape.dimensions[:dimension], sum(_run_lengths(region))
+    store_past_caches(region.target, [(target, root.shape)], lanes, _run_lengths(region))
     with builder.loop(math.prod(outer), AxisKind.PARALLEL) as row:
         index, start = delinear(builder, row, outer), 0
         for operand, length in zip(root.operands, _run_lengths(region), strict=True):
@@ -124,7 +126,9 @@ def _operand_kernel(region: Region, operand: Instruction, start: int, lanes: int
     target = result_buffer(builder, root.shape, "out0")
     outer, inner = operand.shape.dimensions[:dimension], operand.shape.dimensions[dimension:]
     pitch = math.prod(root.shape.dimensions[dimension:])
-    with row_loops(builder, math.prod(outer), math.prod(inner), lanes) as (row, position):
+    rows = math.prod(outer)
+    store_past_caches(region.target, [(target, root.shape)], lanes, (start, pitch) if rows > 1 else (start,))
+    with row_loops(builder, rows, math.prod(inner), lanes) as (row, position):
         element = lowering.element(operand, (*delinear(builder, row, outer), *delinear(builder, position, inner)))
         store_element(builder, target, row * pitch + position + start, element, root.shape.element_type)
     return builder.kernel

@@ -16,8 +16,10 @@ from xlapy.codegen.emitters.loop_nest import (
     LoopNest,
     choose_loop_nest,
     element_loops,
+    vector_extent,
 )
 from xlapy.codegen.emitters.row_reduction import region_row_plan
+from xlapy.codegen.emitters.streaming import store_past_caches
 from xlapy.codegen.epilogue import CONTRACTIONS
 from xlapy.codegen.kernel_cost import result_size, terms_of_largest_sum, vector_cycles
 from xlapy.codegen.plan import (
@@ -90,11 +92,13 @@ class LoopStrategy(Strategy[LoopParameters]):
         lowering = Lowering(builder, sources, values)
         groups = choose_loop_nest(region, shapes[0]).groups
         nest = LoopNest(parameters.flat, parameters.lanes, None if parameters.flat else groups)
+        results = list(zip(outputs, shapes, strict=True))
+        store_past_caches(region.target, results, nest.lanes, () if nest.flat else [vector_extent(nest, shapes[0])])
         with element_loops(builder, nest, shapes[0]) as index:
             position = linear(index, shapes[0].dimensions)
             values.update(horizontally_fused_reductions(lowering, region.instructions, position))
             elements = result_elements(lowering, region, index, position)
-            for buffer, element, shape in zip(outputs, elements, shapes, strict=True):
+            for (buffer, shape), element in zip(results, elements, strict=True):
                 store_element(builder, buffer, position, element, shape.element_type)
         return [builder.kernel]
 

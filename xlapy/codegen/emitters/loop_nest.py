@@ -147,6 +147,13 @@ def element_loops(builder: Builder, nest: LoopNest, shape: Shape) -> Iterator[In
             yield index
 
 
+def vector_extent(nest: LoopNest, shape: Shape) -> int:
+    """The elements along which vectors run, if the nest is not flat."""
+    if nest.groups is not None:
+        return math.prod(nest.groups[-1])
+    return next((size for size in reversed(shape.dimensions) if size > 1), 1)
+
+
 @contextmanager
 def flat_loops(builder: Builder, lanes: int, size: int, task_elements: int = TASK_ELEMENTS) -> Iterator[Affine]:
     """Opens a parallel loop over tasks and a vector loop over the elements of a task; yields the flat position.

@@ -34,6 +34,7 @@ from xlapy.codegen.access_analysis import (
 )
 from xlapy.codegen.access_maps import Access
 from xlapy.codegen.emitters.loop_nest import limit_range, preferred_lanes
+from xlapy.codegen.emitters.streaming import store_past_caches
 from xlapy.codegen.iteration_domain import first_array_shape
 from xlapy.codegen.kernel_cost import (
     result_size,
@@ -231,20 +232,12 @@ class _TransposeEmitter:
         sizes, columns = self.plan.sizes, self.plan.columns
         counts = [*sizes[:columns], *sizes[columns + 1 : -1]]
         counts += [-(-sizes[-1] // blocks.block_rows), -(-sizes[columns] // blocks.block_columns)]
-        for buffer, shape in zip(self.outputs, self.shapes, strict=True):
-            buffer.nontemporal = self.is_nontemporal(shape, blocks)
+        results = zip(self.outputs, self.shapes, strict=True)
+        store_past_caches(self.region.target, results, self.lanes, (self.plan.sizes[-1], blocks.block_rows))
         with self.builder.loop(math.prod(counts), AxisKind.PARALLEL) as task:
             *others, row_block, column_block = delinear(self.builder, task, counts)
             self.block(blocks, others, row_block * blocks.block_rows, column_block * blocks.block_columns)
         return self.builder.kernel
-
-    def is_nontemporal(self, shape: Shape, blocks: TransposeParameters) -> bool:
-        """Whether a result is large and every vector stored to it is a whole cache line."""
-        size = shape.element_type.byte_size
-        pitches = {self.plan.sizes[-1] * size, blocks.block_rows * size}
-        line, smallest = self.region.target.cache_line_bytes, self.region.target.l3_bytes // 2
-        is_line = size * self.lanes == self.builder.vector_bytes == line and not shape.element_type.is_complex
-        return is_line and shape.size * size >= smallest and not any(pitch % line for pitch in pitches)
 
     def block(
         self, blocks: TransposeParameters, others: Sequence[Affine], first_row: Affine, first_column: Affine

@@ -165,6 +165,9 @@ class KernelCallEmitter(CallEmitter):
         kernel, checks = thunk.kernel, self.program.bounds_checks
         found = self._kernels.get(kernel) if checks is None else None
         if found is None:
+            for buffer, slice_ in zip(kernel.buffers, thunk.slices, strict=True):
+                # what a kernel overwrites is in a cache when it is written
+                buffer.nontemporal &= thunk.slices.count(slice_) == 1
             bounds = KernelBounds.of(checks, thunk, LEAVE_KERNEL)
             text, declarations = emit_kernel(kernel, "kernel", self._poll_entries, bounds)
             found = self._names_by_text.get(text)
@@ -188,7 +191,7 @@ class KernelCallEmitter(CallEmitter):
             self.imports.add(name)
             self.declarations.add(f"declare void @{name}(ptr, i64, i64)")
             return name
-        head = f"define internal void @{name}(ptr %block, i64 %begin, i64 %end) #0 {{"
+        head = "define internal void @copy_task(ptr %block, i64 %begin, i64 %end) #0 {"
         body = timed_task_lines(task_call(buffers), buffers + 1, records_events=self.records_events)
         self.functions.append("\n".join([head, "entry:", *task_prologue(buffers), *body, "  ret void", "}"]))
         return name

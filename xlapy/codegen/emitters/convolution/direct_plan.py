@@ -149,7 +149,7 @@ class DirectConvolution:
         size, features = shape.element_type.byte_size, self.geometry.outputs
         is_line = size * self.tile.lanes == target.vector_bytes == target.cache_line_bytes
         is_whole = features % self.tile.features == 0 and shape.dimensions[-1] % self.tile.lanes == 0
-        return is_line and is_whole and shape.size * size >= target.l3_bytes // 2
+        return is_line and is_whole and shape.size * size >= target.streamed_bytes
 
     @property
     def is_one_run(self) -> bool:
