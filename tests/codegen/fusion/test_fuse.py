@@ -72,6 +72,21 @@ def test_a_cheap_producer_is_duplicated():
     assert "y (negate) is computed in each of a.1, b.1: that takes less memory traffic than storing it" in why
 
 
+def test_the_difference_from_a_mean_is_computed_again_by_its_users():
+    """The mean, one number for each of the columns, is not cheap, so it is stored."""
+    names, why = fused(
+        "p = f32[64,8] parameter(0)\n q = f32[8,32] parameter(1)\n n = f32[32] parameter(2)\n"
+        "x = f32[64,32] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n zero = f32[] constant(0)\n"
+        "sum = f32[32] reduce(x, zero), dimensions={0}, to_apply=add\n root = f32[32] sine(sum)\n"
+        "mean = f32[32] divide(root, n)\n"
+        "m = f32[64,32] broadcast(mean), dimensions={1}\n d = f32[64,32] subtract(x, m)\n"
+        "a = f32[64,32] exponential(d)\n t = f32[32,64] transpose(d), dimensions={1,0}\n b = f32[32,64] sine(t)\n"
+        "ROOT r = (f32[64,32], f32[32,64]) tuple(a, b)"
+    )
+    assert ["broadcast", "subtract", "exponential"] in names and ["broadcast", "subtract", "transpose", "sine"] in names
+    assert "d (subtract) is computed in each of" in why
+
+
 @pytest.mark.parametrize("op", ["exponential", "negate"])
 def test_an_expensive_producer_is_not_recomputed_for_every_row(op):
     names, why = fused(

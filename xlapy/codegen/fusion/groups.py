@@ -65,6 +65,11 @@ MAX_UNROLLED_INSTRUCTIONS = 512
 instructions are not fused into one kernel."""
 
 
+MIN_EXPANSION = 16
+"""A broadcast to at least this many times the elements of its operand does not compute the operand again: such a small
+array, as a mean of each row or channel, is stored if it is not cheap."""
+
+
 @dataclass(eq=False)
 class FusionGroup:
     """Instructions that one kernel computes."""
@@ -412,7 +417,8 @@ def _inputs_in_memory(instruction: Instruction) -> set[Instruction] | None:
         for operand in member.operands:
             if not operand.shape.is_array:
                 return None
-            if _is_in_memory(operand):
+            is_expanded = member.op is opcodes.BROADCAST and operand.shape.size * MIN_EXPANSION <= member.shape.size
+            if is_expanded or _is_in_memory(operand):
                 inputs.add(operand)
             else:
                 stack.append(operand)
