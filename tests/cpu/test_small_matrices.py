@@ -332,3 +332,34 @@ def test_results_do_not_depend_on_the_place_in_the_batch() -> None:
     a += a.swapaxes(-1, -2) * (np.arange(100) % 7)[:, None, None]  # some converge earlier than others
     for one, other in zip(eigenvalues(a), eigenvalues(a[order]), strict=True):
         np.testing.assert_array_equal(one[order], other)
+
+
+@pytest.mark.parametrize(("count", "n"), [(33, 4), (8, 9), (19, 17), (5, 32)])
+def test_results_overwrite_operands_that_nothing_reads_later(count: int, n: int) -> None:
+    """Complete and incomplete groups of lanes. No temporaries: all arrays but the arguments lie in the result."""
+    shape = f"f64[{count},{n},{n}]"
+    solve = "left_side=true, lower=true, transpose_a=NO_TRANSPOSE"
+    text = (
+        f"HloModule m\nENTRY e {{ l = {shape} parameter(0)\n b = {shape} parameter(1)\n c = {shape} multiply(b, b)\n"
+        f" x = {shape} triangular-solve(l, c), {solve}\n y = {shape} triangular-solve(l, x), {solve}\n"
+        f" ROOT r = {shape} multiply(y, c) }}"
+    )
+    once = text.replace("multiply(y, c)", "multiply(y, y)")
+    a, b = np.tril(definite("f64", count, n)), numbers("f64", count, n, n)
+    for program, arrays in ((text, 1), (once, 0)):
+        compiled = xla.Client("cpu").compile(program)
+        assert compiled.memory_analysis().temp_size_in_bytes == -(-arrays * count * n * n * 8 // 64) * 64
+        np.testing.assert_allclose(compiled(a, b), xla.Client("interpreter").compile(program)(a, b), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_factors_overwrite_their_matrices(n: int) -> None:
+    shape = f"f64[21,{n},{n}]"
+    text = (
+        f"HloModule m\nENTRY e {{ a = {shape} parameter(0)\n b = {shape} add(a, a)\n"
+        f" c = {shape} cholesky(b), lower=true\n ROOT r = {shape} negate(c) }}"
+    )
+    a = definite("f64", 21, n)
+    compiled = xla.Client("cpu").compile(text)
+    assert compiled.memory_analysis().temp_size_in_bytes < 2 * 21 * n * n * 8
+    np.testing.assert_allclose(compiled(a), xla.Client("interpreter").compile(text)(a), rtol=1e-9)

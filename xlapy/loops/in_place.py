@@ -30,7 +30,7 @@ def may_overwrite(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> 
         return False
     if any((buffer.size, buffer.type.byte_size) != (written.size, written.type.byte_size) for buffer in read):
         return False
-    if not read:
+    if kernel.read_first.issuperset(read):
         return True
     if kernel.stores_repeatedly:
         return False

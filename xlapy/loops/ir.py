@@ -425,6 +425,9 @@ class Kernel:
     body: Block = field(default_factory=lambda: Block(None))
     stores_repeatedly: bool = False
     """Whether an element of a result may be computed and stored more than once, from the same operands."""
+    read_first: set[Buffer] = field(default_factory=set[Buffer])
+    """Buffers of which an iteration of the parallel loop reads its own part only, before it stores anything. The part
+    has the same offsets as that of any other buffer of the same size."""
 
     @property
     def parallel_loop(self) -> For | None:

@@ -64,9 +64,8 @@ def add_lapack_call(context: LoweringContext, instruction: Instruction) -> None:
 def _add_kernel(context: LoweringContext, instruction: Instruction, call: LapackCall) -> None:
     """Appends the kernel of a batch of small matrices."""
     operands = [context.slice_of(operand) for operand in instruction.operands]
-    results = [BufferSlice(leaf, name=instruction.name) for _, leaf in array_leaves(instruction.shape)]
-    context.define(instruction, results)
     kernel = small_matrix_kernel(instruction.name, call)
+    results = context.kernel_results(instruction, instruction.operands, kernel)
     context.thunks.append(KernelThunk(kernel, [*operands, *results], instruction.name))
 
 

@@ -105,8 +105,9 @@ class MatrixLanes:
             access(self.left)
 
     def read(self, source: Buffer, size: int) -> LaneMatrix:
-        """Emits the transpose of the matrices of a group into new scratch memory."""
+        """Emits the transpose of the matrices of a group into new scratch memory, before anything is stored."""
         found, width = self.scratch(size), self.width
+        self.kernel.read_first.add(source)
 
         def access(count: Value | None) -> None:
             if size <= _MAX_SHUFFLED_ELEMENTS:
