@@ -26,10 +26,10 @@ demo: $(VENV)/.demo
 
 # All tests except those marked slow.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'not slow'
 
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # Runs JAX's own tests on the plugin and on JAX's CPU. JAX is a checkout of its repository; if it is not set, git fetches one.
 test-jax: $(VENV)/.dev
