@@ -160,7 +160,7 @@ ZERO = Affine()
 
 
 def _simplified(terms: Mapping[Value, int], constant: int) -> Affine:
-    kept = {value: c for value, c in terms.items() if c}
+    kept = {value: c for value, c in terms.items() if c} if 0 in terms.values() else terms
     for value, coefficient in kept.items():
         if value.op == "mod" and (quotient := _quotient_of(value, coefficient, kept)) is not None:
             rest = {v: c for v, c in kept.items() if v is not value and v is not quotient}

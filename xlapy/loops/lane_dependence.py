@@ -24,28 +24,34 @@ def varying_values(loop: For) -> frozenset[Value]:
 def _dependent_values(block: Block, values: Sequence[Value], vector: For | None) -> frozenset[Value]:
     """Returns the given values and those in the block that are computed from them. vector: the loop over lanes."""
     found = set(values)
-    size = 0
-    while size != len(found):
-        size = len(found)
-        _add_dependent_values(block, found, vector)
+    while _add_dependent_values(block, found, vector):
+        pass
     return frozenset(found)
 
 
-def _add_dependent_values(block: Block, found: set[Value], vector: For | None) -> None:
+def _add_dependent_values(block: Block, found: set[Value], vector: For | None) -> bool:
+    """Adds the values of a block. Returns whether statements that were visited before may depend on an added value,
+    because a loop carries it to its next iteration."""
+    is_carried = False
     for statement in block.statements:
         if isinstance(statement, Value):
             if _depends(statement, found, vector):
                 found.add(statement)
         elif isinstance(statement, (For, While)):
+            found.update(carry.variable for carry in statement.carries if carry.initial in found)
             for inner in inner_blocks(statement):
-                _add_dependent_values(inner, found, vector)
+                is_carried |= _add_dependent_values(inner, found, vector)
             for carry in statement.carries:
-                if carry.initial in found or (carry.next is not None and carry.next in found):
-                    found.update(v for v in (carry.variable, carry.result) if v is not None)
+                if carry.next is not None and carry.next in found and carry.variable not in found:
+                    found.add(carry.variable)
+                    is_carried = True
+                if carry.result is not None and carry.variable in found:
+                    found.add(carry.result)
         elif isinstance(statement, If):
-            _add_dependent_values(statement.then, found, vector)
+            is_carried |= _add_dependent_values(statement.then, found, vector)
         elif isinstance(statement, Scan):
             found.update(statement.results)
+    return is_carried
 
 
 def _depends(value: Value, found: set[Value], vector: For | None) -> bool:

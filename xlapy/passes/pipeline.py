@@ -76,11 +76,14 @@ class Pipeline:
     on_pass: Callable[[PassEvent], None] | None = None
     on_start: Callable[[int, Pass, int], None] | None = None
     statistics: dict[str, PassStatistics] = field(default_factory=dict[str, PassStatistics])
+    _texts: dict[int, str] = field(default_factory=dict[int, str])
+    """The text of each pass object of a run, by its identity."""
     _runs: int = 0
     _iteration: int = 0
 
     def run(self, module: Module) -> bool:
         self._runs = self._iteration = 0
+        self._texts.clear()
         if self.verify_each:
             verify(module)
         return self._run_all(self.passes, module)
@@ -123,7 +126,12 @@ class Pipeline:
 
     def _record(self, event: PassEvent) -> None:
         self._runs += 1
-        found = self.statistics.setdefault(pass_text(event.pass_), PassStatistics())
+        text = self._texts.get(id(event.pass_))
+        if text is None:
+            text = self._texts[id(event.pass_)] = pass_text(event.pass_)
+        found = self.statistics.get(text)
+        if found is None:
+            found = self.statistics[text] = PassStatistics()
         found.runs += 1
         found.changes += event.changed
         found.seconds += event.seconds

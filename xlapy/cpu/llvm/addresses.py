@@ -38,7 +38,6 @@ class _Scope:
     exit: the line of the jump to a nested loop or branch that is being emitted.
     """
 
-    block: Block | None
     exit: int | None = None
     known: dict[Any, str] = field(default_factory=dict[Any, str])
 
@@ -60,7 +59,9 @@ class AddressCse:
     def __init__(self, ir: IrBuilder, names: Mapping[Value, str]) -> None:
         self.ir = ir
         self.names = names
-        self._scopes = [_Scope(None)]
+        self._scopes = [_Scope()]
+        self._levels: dict[Block, int] = {}
+        """The scope of each block whose code is being emitted."""
         self._starts: dict[Value, tuple[str, int, int]] = {}
 
     # -- where the code is
@@ -68,9 +69,17 @@ class AddressCse:
     @contextmanager
     def code(self, block: Block | None) -> Iterator[None]:
         """Enters code that runs as a whole: a block, or a loop around one."""
-        self._scopes.append(_Scope(block))
+        outside = None if block is None else self._levels.get(block)
+        if block is not None:
+            self._levels[block] = len(self._scopes)
+        self._scopes.append(_Scope())
         yield
         self._scopes.pop()
+        if block is not None:
+            if outside is None:
+                del self._levels[block]
+            else:
+                self._levels[block] = outside
 
     @contextmanager
     def inside(self, block: Block | None = None) -> Iterator[None]:
@@ -145,11 +154,8 @@ class AddressCse:
 
     def _level(self, value: Value) -> int:
         """Returns the scope in which a value is computed."""
-        last, block = len(self._scopes) - 1, value.block
-        for level in range(last, -1, -1):
-            if self._scopes[level].block is block:
-                return level
-        return last
+        level = self._levels.get(value.block)
+        return len(self._scopes) - 1 if level is None else level
 
     def _product(self, term: _Term) -> str:
         if term.factor == 1:

@@ -17,7 +17,7 @@ from xlapy.cpu.llvm.library_calls import LIBRARY_DECLARATIONS, library_call_text
 from xlapy.cpu.llvm.pool import PARALLEL
 from xlapy.cpu.llvm.program_calls import CallEmitter
 from xlapy.cpu.llvm.program_memory import FunctionState
-from xlapy.cpu.llvm.safepoint_loops import PollEntries
+from xlapy.cpu.llvm.safepoint_loops import PollEntries, may_poll
 from xlapy.cpu.llvm.shared_code import DECLARATIONS as SHARED_DECLARATIONS
 from xlapy.cpu.llvm.shared_code import POLL, task_call, task_name, task_prologue
 from xlapy.cpu.llvm.unrolled import emit_unrolled_kernel
@@ -169,7 +169,8 @@ class KernelCallEmitter(CallEmitter):
                 # what a kernel overwrites is in a cache when it is written
                 buffer.nontemporal &= thunk.slices.count(slice_) == 1
             bounds = KernelBounds.of(checks, thunk, LEAVE_KERNEL)
-            text, declarations = emit_kernel(kernel, "kernel", self._poll_entries, bounds)
+            entries = self._poll_entries if may_poll(kernel, thunk.cost) else None
+            text, declarations = emit_kernel(kernel, "kernel", entries, bounds)
             found = self._names_by_text.get(text)
             if found is None:
                 found = self._names_by_text[text] = f"kernel{len(self._names_by_text)}"

@@ -32,6 +32,12 @@ class PollEntries(NamedTuple):
     poll: int
 
 
+def may_poll(kernel: Kernel, cycles: float) -> bool:
+    """Whether a loop of a kernel may poll, whose estimated cost is `cycles`. Only loops whose end depends on data take
+    longer than the kernel is estimated to take."""
+    return cycles > MIN_POLLED_LOOP_CYCLES or any(isinstance(statement, While) for statement in kernel.statements())
+
+
 def loops_with_polls(kernel: Kernel) -> dict[For | While, int]:
     """Returns the loops of a kernel that poll, each with the iterations between polls, a power of two."""
     return {

@@ -56,8 +56,8 @@ class _Outliner:
 
         def is_unrolled(kernel: Kernel) -> bool:
             ignored_bytes = MAX_STACK_SLOT_BYTES if in_loop else 0
-            count = self.kernel_count(kernel) + strided_access_count(kernel, ignored_bytes)
-            return count <= _max_unrolled(kernel, in_loop)
+            room = _max_unrolled(kernel, in_loop) - self.kernel_count(kernel)
+            return room >= 0 and strided_access_count(kernel, ignored_bytes) <= room
 
         for thunk in thunks:
             thunk.choose_unrolling(is_unrolled)
