@@ -75,7 +75,7 @@ class Target:
         """The size in bytes from which on results are stored past the caches: half of the level-3 cache, but no more
         than 64 MiB. Machines with larger caches share them among many processors, or virtual machines.
 
-        With 300 MiB of level-3 cache by its description, sums of arrays of 64 MiB take 0.8x, and fills of 256 MiB 0.6x
+        With 300 MiB of level-3 cache by its description, sums of arrays of 64 MiB take 0.6x, and fills of 256 MiB 0.4x
         of the time. Those of 16 MiB would gain, too, but a scatter into a result of 32 MiB then takes twice the time.
         """
         return min(self.l3_bytes // 2, 1 << 26)
