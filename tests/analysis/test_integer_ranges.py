@@ -271,3 +271,11 @@ def test_a_scatter_that_replaces_is_an_update() -> None:
     module = xla.parse_hlo(text)
     Simplify().run(module)
     assert all(i.op is not xla.opcodes.SCATTER for i in module.instructions())
+
+
+def test_shared_operands_are_visited_once() -> None:
+    """Each of 200 sums adds the one before to itself, so that there are 2^200 paths to the first."""
+    sums = "".join(f"a{n} = s64[] subtract(a{n - 1}, a{n - 1}) " for n in range(1, 200))
+    text = loop(f"a0 = s64[] copy(i) {sums} y = s64[] copy(a199)", kind="s64")
+    assert range_of(text, "a3") == (-36, 36)
+    assert range_of(text) is None

@@ -20,8 +20,8 @@ from xlapy.opcodes.sources import IotaAttributes
 Range = tuple[int, int]
 """The least and the greatest integer, both included."""
 
-MAX_DEPTH: Final = 24
-"""The longest chain of operands that is followed."""
+MAX_INSTRUCTIONS: Final = 48
+"""The largest number of instructions that are visited for the bounds of one."""
 
 MAX_CONSTANT_ELEMENTS: Final = 1 << 12
 """The largest constant whose elements are read."""
@@ -44,16 +44,39 @@ _LIMITING: Final = frozenset({opcodes.AND, opcodes.CLAMP, opcodes.MAXIMUM, opcod
 """Opcodes that have bounds even if nothing is known about some operands."""
 
 
+_Known = dict[Instruction, Range | None]
+"""The bounds of the instructions that have been visited."""
+
+
 def integer_range(instruction: Instruction) -> Range | None:
     """Returns bounds of all elements of an array of integers; None if none are known."""
-    return _Ranges().of(instruction, MAX_DEPTH)
+    return _range(instruction, {})
 
 
 def known_comparison(instruction: Instruction) -> bool | None:
     """Returns the result of a comparison of integers if it is the same for all their values."""
     if instruction.op is not opcodes.COMPARE:
         return None
-    return _Ranges().compared(instruction, MAX_DEPTH)
+    return _compared(instruction, {})
+
+
+def _range(one: Instruction, known: _Known) -> Range | None:
+    if one in known or len(known) == MAX_INSTRUCTIONS:
+        return known.get(one)
+    known[one] = None
+    known[one] = found = _range_in_type(one, known)
+    return found
+
+
+def _range_in_type(one: Instruction, known: _Known) -> Range | None:
+    shape = one.shape
+    if not shape.is_array or not shape.element_type.is_integral or shape.element_type is PRED or not shape.size:
+        return None
+    found = _unchecked_range(one, known)
+    limits = limits_of(shape.element_type)
+    if found is not None and limits[0] <= found[0] and found[1] <= limits[1]:
+        return found
+    return None
 
 
 def limits_of(t: PrimitiveType) -> Range:
@@ -61,110 +84,41 @@ def limits_of(t: PrimitiveType) -> Range:
     return (-(1 << t.bits - 1), (1 << t.bits - 1) - 1) if t.is_signed else (0, (1 << t.bits) - 1)
 
 
-class _Ranges:
-    """The bounds that one question needs. Those of an instruction are found once, however many paths lead to it."""
-
-    def __init__(self) -> None:
-        self._known: dict[Instruction, Range | None] = {}
-
-    def of(self, one: Instruction, depth: int) -> Range | None:
-        if one not in self._known:
-            self._known[one] = self._range(one, depth)
-        return self._known[one]
-
-    def _range(self, one: Instruction, depth: int) -> Range | None:
-        shape = one.shape
-        if not shape.is_array or not shape.element_type.is_integral or shape.element_type is PRED or not shape.size:
+def _unchecked_range(one: Instruction, known: _Known) -> Range | None:
+    """Returns bounds of what an instruction computes without overflow, which may exceed its type."""
+    op = one.op
+    if op is opcodes.CONSTANT:
+        if one.shape.size > MAX_CONSTANT_ELEMENTS or not has_all_elements(one.literal):
             return None
-        found = self._unchecked_range(one, depth - 1) if depth else None
-        limits = limits_of(shape.element_type)
-        if found is not None and limits[0] <= found[0] and found[1] <= limits[1]:
-            return found
+        elements = literal_value(one.literal)
+        return int(elements.min()), int(elements.max())
+    if op is opcodes.IOTA:
+        return 0, one.shape.dimensions[one.attributes_as(IotaAttributes).iota_dimension] - 1
+    if op is opcodes.PARAMETER:
+        caller = _only_caller(one.parent, opcodes.FUSION)
+        return None if caller is None else _range(caller.operands[one.parameter_number], known)
+    if op is opcodes.GET_TUPLE_ELEMENT:
+        return _range_of_element(one, known)
+    if op is opcodes.FUSION:
+        return _range(one.computations[0].root_instruction, known)
+    if op in _SAME_ELEMENTS:
+        return _range(one.operands[0], known)
+    if op is opcodes.CONVERT:
+        return _range(one.operands[0], known)
+    if op is opcodes.SELECT:
+        chosen = _chosen(one, known)
+        return _union([_range(operand, known) for operand in chosen])
+    if op is opcodes.CONCATENATE:
+        return _union([_range(operand, known) for operand in one.operands])
+    combine = _COMBINED.get(op)
+    if combine is None:
         return None
-
-    def _unchecked_range(self, one: Instruction, depth: int) -> Range | None:
-        """Returns bounds of what an instruction computes without overflow, which may exceed its type."""
-        op = one.op
-        if op is opcodes.CONSTANT:
-            if one.shape.size > MAX_CONSTANT_ELEMENTS or not has_all_elements(one.literal):
-                return None
-            elements = literal_value(one.literal)
-            return int(elements.min()), int(elements.max())
-        if op is opcodes.IOTA:
-            return 0, one.shape.dimensions[one.attributes_as(IotaAttributes).iota_dimension] - 1
-        if op is opcodes.PARAMETER:
-            caller = _only_caller(one.parent, opcodes.FUSION)
-            return None if caller is None else self.of(caller.operands[one.parameter_number], depth)
-        if op is opcodes.GET_TUPLE_ELEMENT:
-            return self._range_of_element(one, depth)
-        if op is opcodes.FUSION:
-            return self.of(one.computations[0].root_instruction, depth)
-        if op in _SAME_ELEMENTS:
-            return self.of(one.operands[0], depth)
-        if op is opcodes.CONVERT:
-            return self.of(one.operands[0], depth)
-        if op is opcodes.SELECT:
-            chosen = self._chosen(one, depth)
-            return _union([self.of(operand, depth) for operand in chosen])
-        if op is opcodes.CONCATENATE:
-            return _union([self.of(operand, depth) for operand in one.operands])
-        combine = _COMBINED.get(op)
-        if combine is None:
-            return None
-        ranges = [self.of(operand, depth) for operand in one.operands]
-        if op in _LIMITING:
-            limits = limits_of(one.shape.element_type)
-            ranges = [limits if found is None else found for found in ranges]
-        known = [found for found in ranges if found is not None]
-        return combine(known) if len(known) == len(ranges) else None
-
-    def _range_of_element(self, one: Instruction, depth: int) -> Range | None:
-        """The bounds of an element of the state of a loop in its body or condition, or of a result of a fusion."""
-        source, number = one.operands[0], one.tuple_index
-        if source.op is opcodes.TUPLE:
-            return self.of(source.operands[number], depth)
-        if source.op is opcodes.FUSION:
-            root = source.computations[0].root_instruction
-            return self.of(root.operands[number], depth) if root.op is opcodes.TUPLE else None
-        if source.op is not opcodes.PARAMETER or source.parent is None:
-            return None
-        loop = _only_caller(source.parent, opcodes.WHILE)
-        if loop is None:
-            return None
-        body, (initial,) = loop.computations[1], loop.operands
-        following, found = body.root_instruction, counter_range(loop, number, in_body=source.parent is body)
-        if found is not None or following.op is not opcodes.TUPLE or initial.op is not opcodes.TUPLE:
-            return found
-        after = following.operands[number]
-        is_invariant = (
-            after.op is opcodes.GET_TUPLE_ELEMENT
-            and after.tuple_index == number
-            and after.operands[0] is body.parameters[0]
-        )
-        return self.of(initial.operands[number], depth) if is_invariant else None
-
-    def _chosen(self, select: Instruction, depth: int) -> Sequence[Instruction]:
-        """Returns the operands from which a selection may take elements."""
-        predicate, left, right = select.operands
-        known = self.compared(predicate, depth) if predicate.op is opcodes.COMPARE else None
-        return [left, right] if known is None else [left if known else right]
-
-    def compared(self, one: Instruction, depth: int) -> bool | None:
-        left, right = (self.of(operand, depth) for operand in one.operands)
-        if left is None or right is None:
-            return None
-        direction = one.attributes_as(CompareAttributes).direction
-        if direction in (ComparisonDirection.GT, ComparisonDirection.LE):
-            left, right = right, left
-        if direction in (ComparisonDirection.EQ, ComparisonDirection.NE):
-            if left[1] < right[0] or right[1] < left[0]:
-                return direction is ComparisonDirection.NE
-            is_same = left == right and left[0] == left[1]
-            return direction is ComparisonDirection.EQ if is_same else None
-        is_strict = direction in (ComparisonDirection.LT, ComparisonDirection.GT)  # left < right, or not left < right
-        if left[1] < right[0]:
-            return is_strict
-        return not is_strict if left[0] >= right[1] else None
+    ranges = [_range(operand, known) for operand in one.operands]
+    if op in _LIMITING:
+        limits = limits_of(one.shape.element_type)
+        ranges = [limits if found is None else found for found in ranges]
+    each = [found for found in ranges if found is not None]
+    return combine(each) if len(each) == len(ranges) else None
 
 
 def _only_caller(computation: Computation | None, *ops: object) -> Instruction | None:
@@ -175,11 +129,62 @@ def _only_caller(computation: Computation | None, *ops: object) -> Instruction |
     return caller if caller.op in ops else None
 
 
+def _range_of_element(one: Instruction, known: _Known) -> Range | None:
+    """The bounds of an element of the state of a loop in its body or condition, or of a result of a fusion."""
+    source, number = one.operands[0], one.tuple_index
+    if source.op is opcodes.TUPLE:
+        return _range(source.operands[number], known)
+    if source.op is opcodes.FUSION:
+        root = source.computations[0].root_instruction
+        return _range(root.operands[number], known) if root.op is opcodes.TUPLE else None
+    if source.op is not opcodes.PARAMETER or source.parent is None:
+        return None
+    loop = _only_caller(source.parent, opcodes.WHILE)
+    if loop is None:
+        return None
+    body, (initial,) = loop.computations[1], loop.operands
+    following, found = body.root_instruction, counter_range(loop, number, in_body=source.parent is body)
+    if found is not None or following.op is not opcodes.TUPLE or initial.op is not opcodes.TUPLE:
+        return found
+    after = following.operands[number]
+    is_invariant = (
+        after.op is opcodes.GET_TUPLE_ELEMENT
+        and after.tuple_index == number
+        and after.operands[0] is body.parameters[0]
+    )
+    return _range(initial.operands[number], known) if is_invariant else None
+
+
 def _union(ranges: Sequence[Range | None]) -> Range | None:
     known = [found for found in ranges if found is not None]
     if not known or len(known) < len(ranges):
         return None
     return min(low for low, _ in known), max(high for _, high in known)
+
+
+def _chosen(select: Instruction, known: _Known) -> Sequence[Instruction]:
+    """Returns the operands from which a selection may take elements."""
+    predicate, left, right = select.operands
+    result = _compared(predicate, known) if predicate.op is opcodes.COMPARE else None
+    return [left, right] if result is None else [left if result else right]
+
+
+def _compared(one: Instruction, known: _Known) -> bool | None:
+    left, right = (_range(operand, known) for operand in one.operands)
+    if left is None or right is None:
+        return None
+    direction = one.attributes_as(CompareAttributes).direction
+    if direction in (ComparisonDirection.GT, ComparisonDirection.LE):
+        left, right = right, left
+    if direction in (ComparisonDirection.EQ, ComparisonDirection.NE):
+        if left[1] < right[0] or right[1] < left[0]:
+            return direction is ComparisonDirection.NE
+        is_same = left == right and left[0] == left[1]
+        return direction is ComparisonDirection.EQ if is_same else None
+    is_strict = direction in (ComparisonDirection.LT, ComparisonDirection.GT)  # left < right, or not left < right
+    if left[1] < right[0]:
+        return is_strict
+    return not is_strict if left[0] >= right[1] else None
 
 
 # -- arithmetic
