@@ -94,6 +94,8 @@ ARRAYS = """a = f32[3] broadcast(x), dimensions={} c = f32[3] slice(table), slic
 LOOKUP = """seven = f32[] constant(7) far = f32[] multiply(x, seven) k = s32[] convert(far)
   e = f32[2] dynamic-slice(table, k), dynamic_slice_sizes={2} y = f32[] reduce(e, zero), dimensions={0}, to_apply=add
   z = f32[] cosine(y) next = f32[] subtract(s, z) row = f32[1] reshape(z)"""
+WAVE = """c = f32[] convert(i) y = f32[] sine(c) z = f32[] multiply(s, y) next = f32[] add(z, x)
+  row = f32[1] reshape(next)"""
 
 CASES = {
     "a row": program(PLAIN),
@@ -105,6 +107,8 @@ CASES = {
     "written in reverse": program(PLAIN, place="reversed"),
     "counted in s64": program(PLAIN, kind="s64"),
     "counted in u8": program(PLAIN, kind="u8"),
+    "more iterations than numbers from 0 on": program(WAVE, kind="s8", first=-100, count=100),
+    "and backward": program(WAVE, kind="s8", first=99, step=-1, count=-101, direction="GT"),
     "a search of a given length": program(SEARCHED, before=SUM + SEARCH),
     "a search until an element is small": program(HALVED, before=SUM + HALVE),
     "arrays": program(ARRAYS.replace("w = f32[2] dynamic-slice(h, five)", "w = f32[2] dynamic-slice(h, i)")),

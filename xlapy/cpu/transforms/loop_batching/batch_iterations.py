@@ -25,6 +25,7 @@ from xlapy.analysis.cost import MAX_RECOMPUTED_COST, STORED_ELEMENT_COST, elemen
 from xlapy.analysis.counted_loops import Counter, counter_of, exact_trip_count
 from xlapy.analysis.integer_ranges import integer_range
 from xlapy.analysis.loops import TupleLoop
+from xlapy.base.element_types import S32
 from xlapy.base.shape import Shape
 from xlapy.cpu.transforms.loop_batching.batching import Batched, Batcher, NotBatchableError
 from xlapy.cpu.transforms.loop_batching.iteration_numbers import Steps, fits, iteration_numbers
@@ -381,6 +382,8 @@ class _LoopBatch:
         first, step = self.counter.first, self.counter.step
         if step == 1 and not first:
             return counted
+        if not fits(Steps(self.counter.trip_count - 1, 0), counted.shape.element_type, 1):  # s8 from -100 to 99
+            counted = write.add(opcodes.CONVERT, counted, shape=Shape.scalar(S32))
         start = write.scalar(first, counted.shape.element_type)
         pair = (counted, start) if step == 1 else (start, counted)
         return write.add(opcodes.SUBTRACT, *pair)
