@@ -113,6 +113,10 @@ CASES = {
     "a search until an element is small": program(HALVED, before=SUM + HALVE),
     "arrays": program(ARRAYS.replace("w = f32[2] dynamic-slice(h, five)", "w = f32[2] dynamic-slice(h, i)")),
     "indices that are computed": program(LOOKUP),
+    "a number between bounds that vary": program(
+        "half = f32[] constant(0.5) high = f32[] constant(0.7) c = f32[] clamp(x, half, high) y = f32[] tanh(c) "
+        "next = f32[] multiply(s, y) row = f32[1] reshape(y)"
+    ),
     "a function of the iteration": program(
         "f = f32[] convert(i) y = f32[] sine(f) next = f32[] multiply(s, y) row = f32[1] reshape(y)"
     ),

@@ -47,6 +47,9 @@ class Batched:
 Values = Mapping[Instruction, "Batched | tuple[Batched, ...]"]
 """The values of instructions of a computation; that of a tuple is a value for each element."""
 
+_SCALARS: Mapping[object, Sequence[int]] = {opcodes.CLAMP: (0, 2), opcodes.SELECT: (0,)}
+"""The operands of elementwise operations that may be scalars where the result is an array."""
+
 
 class NotBatchableError(Exception):
     """An operation has no form for all iterations at once."""
@@ -121,7 +124,7 @@ class Batcher:
             raise NotBatchableError(one.name)  # a bitcast-convert to elements of another size
         spread: list[Instruction] = []
         for position, operand in enumerate(operands):
-            may_be_scalar = one.op is opcodes.CLAMP or (one.op is opcodes.SELECT and position == 0)
+            may_be_scalar = position in _SCALARS.get(one.op, ())
             is_scalar = may_be_scalar and not operand.varies and not operand.value.shape.rank
             spread.append(operand.value if is_scalar else self.spread(operand, dimensions))
         return self.write.add(one.op, *spread, attributes=one.attributes, shape=self.shape(one))
