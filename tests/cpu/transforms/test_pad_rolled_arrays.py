@@ -82,3 +82,12 @@ def test_others_stay(shape: tuple[int, ...], shifts: list[tuple[int, ...]]) -> N
 def test_concatenations_of_other_slices_stay() -> None:
     text = program((64,), [(1,), (-1,)]).replace("[1:64]", "[0:63]")
     assert not PadRolledArrays().run(xla.parse_hlo(text))
+
+
+def test_arrays_without_elements_stay() -> None:
+    roll = "concatenate(slice{0}, slice{0}), dimensions={{0}}"
+    parts = "slice0 = f32[0] slice(x), slice={[0:0]} slice1 = f32[0] slice(x), slice={[0:0]}"
+    text = f"""HloModule m
+ENTRY e {{ x = f32[0] parameter(0) {parts} a = f32[0] {roll.format(0)} b = f32[0] {roll.format(1)}
+  ROOT t = (f32[0], f32[0]) tuple(a, b) }}"""
+    assert not PadRolledArrays().run(xla.parse_hlo(text))

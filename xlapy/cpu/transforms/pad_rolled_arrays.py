@@ -79,7 +79,7 @@ def _roll(instruction: Instruction) -> tuple[Instruction, int, int] | None:
     if first.op is not opcodes.SLICE or second.op is not opcodes.SLICE or first.operands != second.operands:
         return None
     array, dimension = first.operands[0], instruction.dimension
-    if array.shape != instruction.shape or array.shape.is_dynamic:
+    if array.shape != instruction.shape or array.shape.is_dynamic or not array.shape.size:
         return None
     heads, tails = (one.attributes_as(SliceAttributes).ranges for one in (first, second))
     for d, size in enumerate(array.shape.dimensions):
