@@ -154,7 +154,13 @@ def passes(
         CanonicalizeConvolutions(),
         PadConvolutionFeatures(lambda convolution: group_size(host_target(), convolution)),
         GatherSortedOperands(),
-        Fixpoint(limit=MAX_SIMPLIFICATION_ROUNDS, passes=(*simplifications(), BatchIterations())),
+        Fixpoint(
+            limit=MAX_SIMPLIFICATION_ROUNDS,
+            passes=(
+                *simplifications(),
+                BatchIterations(lambda loop: not reason_of_instructions(loop, may_have_tables=True)),
+            ),
+        ),
         PadRolledArrays(),
         PrepareRaggedDots(has_ragged_problem),
         Expand(runs=native_opcodes()),

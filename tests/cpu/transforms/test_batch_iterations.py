@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from xlapy.cpu.compiler import passes
 from xlapy.cpu.transforms.loop_batching.batch_iterations import BatchIterations
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.verify import verify
@@ -193,6 +194,20 @@ def test_large_arrays_stay_in_the_loop() -> None:
     wide = "b = f32[100] broadcast(x), dimensions={} c = f32[100] tanh(b) y = f32[] reduce(c, zero), dimensions={0}, "
     text = program(wide + "to_apply=add z = f32[] multiply(s, y) next = f32[] add(z, x) row = f32[1] reshape(next)")
     assert not BatchIterations().run(xla.parse_hlo(text))
+
+
+def test_loops_of_computed_length_stay_unless_each_element_has_iterations_of_its_own() -> None:
+    """All elements would wait for the one with the most iterations."""
+    scalar = program(HALVED, before=SUM + HALVE)
+    with_sum = scalar.replace(
+        "w = f32[] multiply(v, half)",
+        "b = f32[3] broadcast(v), dimensions={} e = f32[3] sine(b) "
+        "w = f32[] reduce(e, half), dimensions={0}, to_apply=add",
+    )
+    rounds = next(p for p in passes() if isinstance(p, Fixpoint))
+    batch = next(p for p in rounds.passes if isinstance(p, BatchIterations))
+    assert batch.run(xla.parse_hlo(scalar))
+    assert not batch.run(xla.parse_hlo(with_sum))
 
 
 def test_rows_that_are_read_again_stay() -> None:

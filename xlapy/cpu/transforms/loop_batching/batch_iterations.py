@@ -16,7 +16,7 @@ Responsible for what is worth it. `batching` has the rules of each operation. Do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -89,12 +89,14 @@ class BatchIterations:
     """Computes values that depend only on the number of the iteration for all iterations at once."""
 
     name: ClassVar[str] = "batch-iterations"
+    is_elementwise: Callable[[Instruction], bool] = lambda _: True
+    """Whether a loop treats the elements of its state separately, each of them with iterations of its own."""
 
     def run(self, module: Module) -> bool:
-        return rewrite_loops(module, _batch)
+        return rewrite_loops(module, lambda loop: _batch(loop, self.is_elementwise))
 
 
-def _batch(loop: Instruction) -> bool:
+def _batch(loop: Instruction, is_elementwise: Callable[[Instruction], bool]) -> bool:
     view, counter = extensible_loop(loop), counter_of(loop)
     if view is None or counter is None or counter.trip_count < MIN_TRIPS or loop.has_control_edges:
         return False
@@ -102,7 +104,7 @@ def _batch(loop: Instruction) -> bool:
         return False
     if not all(shape.is_array for shape in loop.shape.tuple_shapes):
         return False
-    batch = _LoopBatch(view, counter)
+    batch = _LoopBatch(view, counter, is_elementwise)
     changed = batch.run()
     batch.write.discard()
     remove_uncalled_computations(batch.batcher.computations)
@@ -115,6 +117,7 @@ class _LoopBatch:
 
     view: TupleLoop
     counter: Counter
+    is_elementwise: Callable[[Instruction], bool]
     write: Writer = field(init=False)
     batcher: Batcher = field(init=False)
     values: dict[Instruction, Batched | tuple[Batched, ...]] = field(default_factory=dict)
@@ -123,7 +126,7 @@ class _LoopBatch:
 
     def __post_init__(self) -> None:
         self.write = Writer(self.view.loop)
-        self.batcher = Batcher(self.write, self.counter.trip_count)
+        self.batcher = Batcher(self.write, self.counter.trip_count, self.is_elementwise)
         self.numbers = iteration_numbers(self.view, self.counter.trip_count)
         self.initial = tuple_elements(self.write, self.view.loop.operands[0])
 

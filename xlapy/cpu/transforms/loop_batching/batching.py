@@ -56,10 +56,14 @@ class NotBatchableError(Exception):
 
 
 class Batcher:
-    """Writes the instructions of one computation, for `count` iterations."""
+    """Writes the instructions of one computation, for `count` iterations.
 
-    def __init__(self, write: Writer, count: int) -> None:
-        self.write, self.count = write, count
+    is_elementwise: whether a loop that has been written treats its elements separately. A loop with a computed number
+    of iterations must: otherwise, all elements would wait for the one that needs the most iterations.
+    """
+
+    def __init__(self, write: Writer, count: int, is_elementwise: Callable[[Instruction], bool]) -> None:
+        self.write, self.count, self.is_elementwise = write, count, is_elementwise
         self.computations: list[Computation] = []
         """The conditions and bodies written so far."""
 
@@ -193,6 +197,8 @@ class Batcher:
         called = [condition.write.computation, body.write.computation]
         self.computations += called
         made = write.add(opcodes.WHILE, tuple_, computations=called, shape=state)
+        if tested is not None and not self.is_elementwise(made):
+            raise NotBatchableError(loop.name)
         return tuple(Batched(write.get_tuple_element(made, n), varying) for n, varying in enumerate(varies))
 
     def _computation(self, original: Computation, state: Shape, varies: Sequence[bool]) -> _Copy:
@@ -201,7 +207,7 @@ class Batcher:
         attributes = ParameterAttributes.make(number=0)
         parameter = edit.create(into, opcodes.PARAMETER, attributes=attributes, shape=state)
         write = Writer(original.root_instruction, into)
-        return _Copy(Batcher(write, self.count), original, parameter, varies)
+        return _Copy(Batcher(write, self.count, self.is_elementwise), original, parameter, varies)
 
 
 class _Copy:
