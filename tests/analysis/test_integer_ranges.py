@@ -11,6 +11,7 @@ import xlapy as xla
 from xlapy import opcodes
 from xlapy.analysis import integer_ranges
 from xlapy.analysis.integer_ranges import integer_range, known_comparison
+from xlapy.base import flags
 from xlapy.cpu.compiler import compile_module
 from xlapy.passes.simplify import Simplify
 
@@ -279,3 +280,23 @@ def test_shared_operands_are_visited_once() -> None:
     text = loop(f"a0 = s64[] copy(i) {sums} y = s64[] copy(a199)", kind="s64")
     assert range_of(text, "a3") == (-36, 36)
     assert range_of(text) is None
+def test_kernels_that_know_different_bounds_are_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = "(s32[], f32[20], f32[20,3], f32[20,2])"
+    text = f"""HloModule m
+less {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(20)
+  ROOT r = pred[] compare(i, n), direction=LT }}
+step {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0 one = s32[] constant(1)
+  j = s32[] add(i, one) a = f32[20] get-tuple-element(s), index=1 zero = s32[] constant(0)
+  x = f32[1] dynamic-slice(a, i), dynamic_slice_sizes={{1}} y = f32[1] dynamic-slice(a, j), dynamic_slice_sizes={{1}}
+  xs = f32[] reshape(x) ys = f32[] reshape(y) v = f32[1,3] broadcast(xs), dimensions={{}}
+  w = f32[1,2] broadcast(ys), dimensions={{}} c = f32[20,3] get-tuple-element(s), index=2
+  d = f32[20,2] get-tuple-element(s), index=3 e = f32[20,3] dynamic-update-slice(c, v, i, zero)
+  f = f32[20,2] dynamic-update-slice(d, w, i, zero) ROOT t = {state} tuple(j, a, e, f) }}
+ENTRY e {{ i = s32[] constant(0) a = f32[20] parameter(0) b = f32[20,3] parameter(1) c = f32[20,2] parameter(2)
+  t = {state} tuple(i, a, b, c) ROOT w = {state} while(t), condition=less, body=step }}
+"""
+    given = [np.arange(20, dtype=np.float32), np.ones((20, 3), np.float32), np.ones((20, 2), np.float32)]
+    monkeypatch.setattr(flags, "current", lambda: flags.Flags({"check_bounds": True}))
+    found = xla.Client("cpu").compile(text)(*given)
+    for left, right in zip(found, xla.Client("interpreter").compile(text)(*given), strict=True):
+        np.testing.assert_array_equal(np.asarray(left), np.asarray(right))

@@ -14,6 +14,7 @@ from xlapy.analysis.counted_loops import counter_range
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.traverse import post_order
 from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection
 from xlapy.opcodes.sources import IotaAttributes
 
@@ -39,6 +40,11 @@ _SAME_ELEMENTS: Final = frozenset(
     }
 )
 """Opcodes whose elements all are elements of the first operand."""
+
+_INDEXED: Final = frozenset(
+    {opcodes.DYNAMIC_SLICE, opcodes.DYNAMIC_UPDATE_SLICE, opcodes.GATHER, opcodes.SCATTER},
+)
+"""Opcodes with indices among their operands."""
 
 _LIMITING: Final = frozenset({opcodes.AND, opcodes.CLAMP, opcodes.MAXIMUM, opcodes.MINIMUM})
 """Opcodes that have bounds even if nothing is known about some operands."""
@@ -77,6 +83,22 @@ def _range_in_type(one: Instruction, known: _Known) -> Range | None:
     if found is not None and limits[0] <= found[0] and found[1] <= limits[1]:
         return found
     return None
+
+
+def index_ranges(instruction: Instruction) -> tuple[Range | None, ...]:
+    """Returns the bounds of the indices at which an instruction and those in its computations access arrays.
+
+    Equal instructions have different bounds if their operands have, or if they are in loops of different lengths.
+    """
+    found: list[Range | None] = []
+    pending = [instruction]
+    while pending:
+        one = pending.pop()
+        if one.op in _INDEXED:
+            found += [integer_range(operand) for operand in one.operands[1:] if operand.shape.element_type.is_integral]
+        for computation in one.computations:
+            pending += post_order(computation)
+    return tuple(found)
 
 
 def limits_of(t: PrimitiveType) -> Range:
