@@ -295,3 +295,37 @@ def test_copies_of_few_targets(t: str, op: str, window: tuple[int, ...], process
 ])  # fmt: skip
 def test_other_scatters_have_no_copies(t: str, op: str, window: tuple[int, ...], updates: int):
     assert not kernels_for(row_scatter(t, op, 11, window, updates), 2).temporaries
+
+
+@pytest.mark.parametrize("t", ["s32", "u8"])
+def test_copies_where_indices_are_known_to_be_in_bounds(t: str):
+    updates = 16 * COPIES * 16 * MIN_UPDATES_PER_ELEMENT
+    text = row_scatter(t, "add", 16, (), updates, "u8").to_text()
+    masked = (
+        f"%k = u8[] constant(15) %m = u8[{updates}] broadcast(%k), dimensions={{}} %n = u8[{updates}] and(%i, %m)\n"
+    )
+    text = text.replace("ROOT %s", f"{masked} ROOT %s").replace("scatter(%p, %i,", "scatter(%p, %n,")
+    module = xla.parse_hlo(text, verify=True)
+    arguments = random_arguments(module, np.random.default_rng(3).integers(0, 256, updates))
+    assert kernels_for(module, 2).temporaries
+    assert_equal_to_interpreter(module, *arguments)
+
+
+@pytest.mark.parametrize("rows", [(), (1,), (3,), (2, 3)], ids=str)
+@pytest.mark.parametrize("window", [(), (4,)], ids=str)
+def test_index_vectors_without_components(rows: tuple[int, ...], window: tuple[int, ...]):
+    """Each index vector names the first window, which several then update in their order."""
+    batch, update = (",".join(map(str, sizes)) for sizes in ((*rows, 0), (*rows, *window)))
+    module = xla.parse_hlo(
+        f"HloModule m\n"
+        f"f {{ a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] subtract(b, a) }}\n"
+        f"ENTRY e {{ p = f32[5,4] parameter(0)\n i = s32[{batch}] parameter(1)\n u = f32[{update}] parameter(2)\n"
+        f" ROOT s = f32[5,4] scatter(p, i, u), update_window_dims={{{len(rows) if window else ''}}},"
+        f" inserted_window_dims={{{'0' if window else '0,1'}}}, scatter_dims_to_operand_dims={{}},"
+        f" index_vector_dim={len(rows)}, to_apply=f }}",
+        verify=True,
+    )
+    rng = np.random.default_rng(1)
+    operand, updates = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 4), (*rows, *window)))
+    found = assert_equal_to_interpreter(module, operand, np.zeros((*rows, 0), np.int32), updates)
+    assert (found[1:] == operand[1:]).all() and (found[0, 0] != operand[0, 0]).all()

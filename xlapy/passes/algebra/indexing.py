@@ -6,6 +6,7 @@ Does not depend on the computation of a scatter.
 from __future__ import annotations
 
 from math import prod
+from operator import gt
 
 from xlapy import opcodes
 from xlapy.analysis.integer_ranges import integer_range, is_within
@@ -60,6 +61,8 @@ def scatter_of_one_window_in_bounds(write: Writer, instruction: Instruction) -> 
         (updates.shape.dimensions[d] for d in attributes.update_window_dims), windows, strict=True
     ):
         sizes[dimension] = size
+    if prod(sizes) != updates.shape.size or any(map(gt, sizes, array.shape.dimensions)):
+        return None  # several windows whose index vectors have no components, or a window that is too large
     combine = instruction.to_apply.root_instruction
     before, after = instruction.to_apply.parameters
     is_elementwise = combine.op.elementwise and combine.operands in ((before, after), (after, before))
@@ -88,7 +91,7 @@ def scatter_of_one_window_in_bounds(write: Writer, instruction: Instruction) -> 
 
 def _components(indices: Instruction, count: int) -> list[Instruction]:
     """Returns arrays that contain the components of the only index vector, one by one or all of them."""
-    if indices.op is opcodes.CONCATENATE and len(indices.operands) == count == indices.shape.size:
+    if indices.op is opcodes.CONCATENATE and [operand.shape.size for operand in indices.operands] == [1] * count:
         return list(indices.operands)
     return [indices] * count
 
