@@ -280,6 +280,8 @@ def test_shared_operands_are_visited_once() -> None:
     text = loop(f"a0 = s64[] copy(i) {sums} y = s64[] copy(a199)", kind="s64")
     assert range_of(text, "a3") == (-36, 36)
     assert range_of(text) is None
+
+
 def test_kernels_that_know_different_bounds_are_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     state = "(s32[], f32[20], f32[20,3], f32[20,2])"
     text = f"""HloModule m
@@ -297,6 +299,29 @@ ENTRY e {{ i = s32[] constant(0) a = f32[20] parameter(0) b = f32[20,3] paramete
 """
     given = [np.arange(20, dtype=np.float32), np.ones((20, 3), np.float32), np.ones((20, 2), np.float32)]
     monkeypatch.setattr(flags, "current", lambda: flags.Flags({"check_bounds": True}))
+    found = xla.Client("cpu").compile(text)(*given)
+    for left, right in zip(found, xla.Client("interpreter").compile(text)(*given), strict=True):
+        np.testing.assert_array_equal(np.asarray(left), np.asarray(right))
+
+
+def test_a_divisor_that_may_be_zero_is_checked_beside_one_that_is_not() -> None:
+    state = "(s32[], s32[], s32[], s32[20,3], s32[20,2])"
+    text = f"""HloModule m
+less {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(20)
+  ROOT r = pred[] compare(i, n), direction=LT }}
+step {{ s = {state} parameter(0) i = s32[] get-tuple-element(s), index=0 one = s32[] constant(1)
+  j = s32[] add(i, one) k = s32[] get-tuple-element(s), index=1 m = s32[] get-tuple-element(s), index=2
+  l = s32[] subtract(k, one) o = s32[] add(m, k) a = s32[] divide(k, i) b = s32[] divide(m, k) zero = s32[] constant(0)
+  v = s32[1,3] broadcast(a), dimensions={{}} w = s32[1,2] broadcast(b), dimensions={{}}
+  c = s32[20,3] get-tuple-element(s), index=3 d = s32[20,2] get-tuple-element(s), index=4
+  e = s32[20,3] dynamic-update-slice(c, v, i, zero) f = s32[20,2] dynamic-update-slice(d, w, i, zero)
+  ROOT t = {state} tuple(j, l, o, e, f) }}
+ENTRY e {{ i = s32[] constant(1) k = s32[] parameter(0) m = s32[] parameter(1) b = s32[20,3] parameter(2)
+  c = s32[20,2] parameter(3) t = {state} tuple(i, k, m, b, c) ROOT w = {state} while(t), condition=less, body=step }}
+"""
+    loops = compile_module(xla.parse_hlo(text)).loops()
+    assert loops.count("div") > 1 and "and i1" in loops  # one kernel checks its divisor
+    given = [np.int32(12), np.int32(3), np.ones((20, 3), np.int32), np.ones((20, 2), np.int32)]
     found = xla.Client("cpu").compile(text)(*given)
     for left, right in zip(found, xla.Client("interpreter").compile(text)(*given), strict=True):
         np.testing.assert_array_equal(np.asarray(left), np.asarray(right))

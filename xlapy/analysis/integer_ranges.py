@@ -41,10 +41,17 @@ _SAME_ELEMENTS: Final = frozenset(
 )
 """Opcodes whose elements all are elements of the first operand."""
 
-_INDEXED: Final = frozenset(
-    {opcodes.DYNAMIC_SLICE, opcodes.DYNAMIC_UPDATE_SLICE, opcodes.GATHER, opcodes.SCATTER},
+_RELYING: Final = frozenset(
+    {
+        opcodes.DIVIDE,
+        opcodes.DYNAMIC_SLICE,
+        opcodes.DYNAMIC_UPDATE_SLICE,
+        opcodes.GATHER,
+        opcodes.REMAINDER,
+        opcodes.SCATTER,
+    }
 )
-"""Opcodes with indices among their operands."""
+"""Opcodes whose code does not check an operand, other than the first one, that is known to be within bounds."""
 
 _LIMITING: Final = frozenset({opcodes.AND, opcodes.CLAMP, opcodes.MAXIMUM, opcodes.MINIMUM})
 """Opcodes that have bounds even if nothing is known about some operands."""
@@ -85,16 +92,17 @@ def _range_in_type(one: Instruction, known: _Known) -> Range | None:
     return None
 
 
-def index_ranges(instruction: Instruction) -> tuple[Range | None, ...]:
-    """Returns the bounds of the indices at which an instruction and those in its computations access arrays.
+def assumed_ranges(instruction: Instruction) -> tuple[Range | None, ...]:
+    """Returns the bounds that the code of an instruction, and of those in its computations, may rely on.
 
-    Equal instructions have different bounds if their operands have, or if they are in loops of different lengths.
+    They are those of indices and divisors. Equal instructions have different ones if their operands have, or if they
+    are in loops of different lengths.
     """
     found: list[Range | None] = []
     pending = [instruction]
     while pending:
         one = pending.pop()
-        if one.op in _INDEXED:
+        if one.op in _RELYING:
             found += [integer_range(operand) for operand in one.operands[1:] if operand.shape.element_type.is_integral]
         for computation in one.computations:
             pending += post_order(computation)

@@ -19,7 +19,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.analysis.aliasing import OPERAND_FORWARDING_OPS, AliasAnalysis, ArrayValue, array_leaves, is_alias
 from xlapy.analysis.effects import draws_random_numbers
-from xlapy.analysis.integer_ranges import index_ranges
+from xlapy.analysis.integer_ranges import assumed_ranges
 from xlapy.analysis.structural_numbering import StructuralNumbering
 from xlapy.base.element_types import U8
 from xlapy.base.errors import UnsupportedError
@@ -154,15 +154,15 @@ class ProgramBuilder:
     def kernels(self, instruction: Instruction) -> list[Kernel]:
         """Returns the kernels of an instruction, and records their plan in its `backend_config`.
 
-        Equal instructions get the same kernels if the same is known of their indices: kernels do not check indices
-        that are known to be within bounds.
+        Equal instructions get the same kernels if the same is known of their indices and divisors: kernels do not
+        check those that are known to be within bounds.
         """
         if instruction.op is opcodes.FUSION:
             equal: Hashable = self._structure.number(instruction.computations[0]), instruction.backend_config
         else:
             operands = tuple((operand.shape, instruction.operands.index(operand)) for operand in instruction.operands)
             equal = self._structure.instruction_key(instruction), operands
-        key = equal, index_ranges(instruction)
+        key = equal, assumed_ranges(instruction)
         found = self._kernels.get(key)
         if found is None:
             region = region_of(instruction, host_target())
