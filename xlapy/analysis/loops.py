@@ -6,7 +6,7 @@ depend on passes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from xlapy.analysis.cost.evaluation import estimated_work
 from xlapy.base.errors import XlaError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.traverse import post_order
+from xlapy.hlo.traverse import ancestors, post_order
 from xlapy.interpreter import RULES, Context
 
 
@@ -79,11 +79,12 @@ UNKNOWN: Final = _Unknown()
 def known_trip_count(loop: Instruction, max_trip_count: int, max_work: int = 1 << 16) -> int | None:
     """Returns the trip count of a loop if constants determine it and it is at most `max_trip_count`; else None.
 
-    Evaluates condition and body. An instruction with more work than `max_work` (see `estimated_work`) counts as
-    unknown; the trip count is known if the condition does not depend on an unknown value.
+    Evaluates the condition, and what it needs of the body. An instruction with more work than `max_work` (see
+    `estimated_work`) counts as unknown; the trip count is known if the condition does not depend on an unknown value.
     """
     condition, body = loop.computations
-    state = known_value(loop.operands[0])
+    state, view = known_value(loop.operands[0]), TupleLoop.of(loop)
+    needed = None if view is None else _needed_by_condition(view)
     for iteration in range(max_trip_count + 1):
         continues = _evaluate(condition, state, max_work)
         if continues is UNKNOWN:
@@ -91,8 +92,21 @@ def known_trip_count(loop: Instruction, max_trip_count: int, max_work: int = 1 <
         if not bool(continues):
             return iteration
         if iteration < max_trip_count:
-            state = _evaluate(body, state, max_work)
+            state = _evaluate(body, state, max_work, needed)
     return None
+
+
+def _needed_by_condition(view: TupleLoop) -> set[Instruction]:
+    """Returns the instructions of the body on which the condition of some later iteration depends, and the root."""
+    (parameter,) = view.body.parameters
+    needed: set[Instruction] = set()
+    elements, pending = set[int](), {read.tuple_index for read in view.element_reads(view.condition)}
+    while pending:
+        elements |= pending
+        needed |= ancestors(view.next_element(index) for index in pending)
+        reads = {read.tuple_index for read in parameter.users if read in needed}
+        pending = reads - elements
+    return needed | {view.body.root_instruction}
 
 
 def known_value(instruction: Instruction) -> Any:
@@ -104,11 +118,18 @@ def known_value(instruction: Instruction) -> Any:
     return UNKNOWN
 
 
-def _evaluate(computation: Computation, argument: Any, max_work: int) -> Any:
-    """Returns the value of the root as far as the known part of the argument determines it."""
+def _evaluate(
+    computation: Computation, argument: Any, max_work: int, needed: Container[Instruction] | None = None
+) -> Any:
+    """Returns the value of the root as far as the known part of the argument determines it.
+
+    needed: the instructions to evaluate, all by default. Elements of the root that are not among them are unknown.
+    """
     values: dict[Instruction, Any] = {}
     for instruction in post_order(computation):
-        operands = [values[operand] for operand in instruction.operands]
+        if needed is not None and instruction not in needed:
+            continue
+        operands = [values.get(operand, UNKNOWN) for operand in instruction.operands]
         values[instruction] = _evaluate_instruction(instruction, operands, argument, max_work)
     return values[computation.root_instruction]
 
