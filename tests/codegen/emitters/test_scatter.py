@@ -329,3 +329,28 @@ def test_index_vectors_without_components(rows: tuple[int, ...], window: tuple[i
     operand, updates = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 4), (*rows, *window)))
     found = assert_equal_to_interpreter(module, operand, np.zeros((*rows, 0), np.int32), updates)
     assert (found[1:] == operand[1:]).all() and (found[0, 0] != operand[0, 0]).all()
+
+
+@pytest.mark.parametrize("processors", [1, 2, 5])
+@pytest.mark.parametrize("rows", ["", "3,"])
+def test_windows_that_share_targets_in_different_columns(rows: str, processors: int):
+    """Windows of one row that start at any column: each target gets its updates in their order."""
+    columns = 2 * MIN_TASK_ROW_BYTES
+    window = "0" if not rows else "0,1"
+    module = xla.parse_hlo(
+        f"HloModule m\n"
+        f"f {{ a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] subtract(b, a) }}\n"
+        f"ENTRY e {{ p = f32[{rows}{columns + 9}] parameter(0)\n i = s32[1,23] parameter(1)\n"
+        f" u = f32[{rows}{columns},23] parameter(2)\n"
+        f" ROOT s = f32[{rows}{columns + 9}] scatter(p, i, u), update_window_dims={{{window}}},"
+        f" inserted_window_dims={{}}, scatter_dims_to_operand_dims={{{1 if rows else 0}}},"
+        f" index_vector_dim=0, to_apply=f }}",
+        verify=True,
+    )
+    operand, indices, update = random_arguments(module, np.random.default_rng(5).integers(-1, 11, (1, 23)))
+    update = update * np.float32(1.1)
+    expected = np.asarray(INTERPRETER.compile(module)(operand, indices, update))
+    kernels = kernels_for(module, processors)
+    assert kernels.kernels[0].parallel_loop is None
+    run_all(kernels, indices, update, operand)
+    assert operand.tobytes() == expected.tobytes()

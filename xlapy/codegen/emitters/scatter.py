@@ -225,8 +225,14 @@ class ScatterEmitter:
 
     @property
     def column_tasks(self) -> int:
-        """The number of tasks, at most, among which the columns of each window are divided."""
-        columns = self.window[-1] if self.window else 1
+        """The number of tasks, at most, among which the columns of each window are divided.
+
+        Windows that start at any column have no two tasks: a target may be in different columns of two windows.
+        """
+        dimensions = window_dims_to_operand_dims(len(self.shape), self.attrs)
+        if not dimensions or dimensions[-1] in self.attrs.scatter_dims_to_operand_dims:
+            return 1
+        columns = self.window[-1]
         smallest = min(storage_type(o.shape.element_type).byte_size for o in self.operands)
         return min(self.processors, columns * smallest // MIN_TASK_ROW_BYTES)
 
