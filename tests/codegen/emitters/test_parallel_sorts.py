@@ -144,3 +144,16 @@ def test_blocks_for_processors(processors: int, length: int, kernels: int, monke
 def test_many_slices_are_tasks_themselves() -> None:
     assert kernel_count(keyed("f32", f"4,{1 << 20}", 1)) <= 2
     assert kernel_count(two_keys(5000, 4)) <= 2
+
+
+@pytest.mark.parametrize("length", [5000, 20001])
+def test_nan_that_a_comparator_does_not_order_loses_no_element(length: int):
+    """The order of NaN by a plain comparison is unspecified, but the result is a permutation."""
+    random = np.random.default_rng(0)
+    first = random.integers(0, 3, (1, length)).astype(np.int32)
+    second = random.standard_normal((1, length)).astype(np.float32)
+    second[random.random((1, length)) < 0.2] = np.nan
+    results = xla.Client("cpu").compile(xla.parse_hlo(two_keys(length)))(first, second)
+    numbers = np.asarray(results[2])[0]
+    np.testing.assert_array_equal(np.sort(numbers), np.arange(length))
+    np.testing.assert_array_equal(np.asarray(results[1])[0], second[0][numbers])

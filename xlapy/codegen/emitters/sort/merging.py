@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from xlapy import opcodes
 from xlapy.codegen.emitters.sort.slices import SliceSorter, SortKernels, Spare, spare_bytes
 from xlapy.codegen.target import Target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I64, Affine, Buffer, Kernel, Value
 from xlapy.lower import Element
 from xlapy.lower.sort_keys import SortKey
+from xlapy.opcodes.elementwise import CompareAttributes, ComparisonType
 
 CHAINS = 4
 """The parts that a task merges at once."""
@@ -95,6 +97,11 @@ class RunMerger(SliceSorter):
         """Merges neighboring runs of `run` elements from the arrays to the spare buffers; the last may be shorter."""
         builder = self.builder
         pairs = -(-self.length // (2 * run))
+        if not self._is_ordered:
+            with self.blocks(pairs) as (_, start, number):
+                limits = Affine(), builder.constant(I64, self.length)
+                self.merge_pair(start, self.arrays, self.spare, self.runs(limits, number, run))
+            return
         tasks = max(1, min(-(-self.processors // pairs), 2 * run // (CHAINS * MIN_PART)))
         part = -(-2 * run // (tasks * CHAINS))
         with self.blocks(pairs * tasks) as (_, start, number):
@@ -115,6 +122,25 @@ class RunMerger(SliceSorter):
                 right = builder.add(runs.middle, builder.sub(skipped, left))
                 chains.append((runs.low + Affine.of(skipped), builder.add(low, left), right))
             self._merge(start, self.arrays, self.spare, runs, chains, count)
+
+    @property
+    def _is_ordered(self) -> bool:
+        """Whether the comparator orders all elements.
+
+        If it compares floats, NaN may be neither before nor after others: then a binary search may not find where a
+        merge would be, and parts would repeat or omit elements.
+        """
+        if self.key is not None:
+            return True
+        return not any(
+            instruction.computations
+            or (
+                instruction.op is opcodes.COMPARE
+                and instruction.operands[0].shape.element_type.is_floating
+                and instruction.attributes_as(CompareAttributes).type is not ComparisonType.TOTALORDER
+            )
+            for instruction in self.instruction.to_apply
+        )
 
     def _merge_path(self, start: Affine, runs: Runs, skipped: Value) -> Value:
         """The number of elements of the first run among the first `skipped` ones of both runs, merged."""
