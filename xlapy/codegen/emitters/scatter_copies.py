@@ -98,7 +98,7 @@ class _CopiedScatter(ScatterEmitter):
         """Combines an update with an element of a copy."""
         builder, batch = self.builder, self.batch(row)
         starts, condition = self.starts(batch, self.sizes)
-        # indices that are known to be in bounds, as u8 into 256 elements, have no condition
+        # indices that are known to be in bounds, as masked ones, have no condition
         with nullcontext() if condition is None else builder.branch(condition):
             place = copy + linear(tuple(starts), self.shape)
             update = self.lowering.value(self.updates[0], self.update_index(batch, (Affine(),) * len(self.window)))
