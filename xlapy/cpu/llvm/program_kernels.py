@@ -192,7 +192,7 @@ class KernelCallEmitter(CallEmitter):
             self.imports.add(name)
             self.declarations.add(f"declare void @{name}(ptr, i64, i64)")
             return name
-        head = "define internal void @copy_task(ptr %block, i64 %begin, i64 %end) #0 {"
+        head = f"define internal void @{name}(ptr %block, i64 %begin, i64 %end) #0 {{"
         body = timed_task_lines(task_call(buffers), buffers + 1, records_events=self.records_events)
         self.functions.append("\n".join([head, "entry:", *task_prologue(buffers), *body, "  ret void", "}"]))
         return name
