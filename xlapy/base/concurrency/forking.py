@@ -27,6 +27,8 @@ _held: list[Any] = []
 """The locks that the forking thread holds, from before the fork until after it."""
 _missing: list[Any] = []
 """The locks that the fork went on without."""
+_resets: list[Callable[[], None]] = []
+"""What a child calls before threads start in it."""
 
 
 def fork_safe_lock() -> threading.RLock:
@@ -46,6 +48,15 @@ def register_lock(lock: Any, lost: Callable[[], None] | None = None) -> None:
     lost: called in a child in which another thread of the parent held the lock. What it guards may be half changed.
     """
     _locks[lock] = lost
+
+
+def call_in_child(reset: Callable[[], None]) -> None:
+    """Registers a function that forked children call before the runtime starts threads in them.
+
+    Python calls the handlers of `os.register_at_fork` in the order in which they were registered, so one of what is
+    made later than the threads would come after them.
+    """
+    _resets.append(reset)
 
 
 def _before() -> None:
@@ -82,6 +93,8 @@ def _after_in_child() -> None:
         lost = _locks.get(lock)
         if lost is not None:
             lost()
+    for reset in _resets:
+        reset()
 
 
 os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

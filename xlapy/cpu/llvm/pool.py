@@ -35,6 +35,7 @@ import os
 import platform
 
 from xlapy.base import flags
+from xlapy.base.concurrency.forking import call_in_child
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.cpu.llvm.jit import Code, Symbol
 from xlapy.cpu.llvm.shared_code import POLL, compile_shared_object, shared_function
@@ -77,7 +78,7 @@ def parallel_function() -> Symbol:
     code = _code()
     reset = ctypes.PYFUNCTYPE(None, ctypes.c_int64)(code.addresses["xlapy_reset_pool"])
     reset(thread_count() - 1)
-    os.register_at_fork(after_in_child=lambda: reset(thread_count() - 1))
+    call_in_child(lambda: reset(thread_count() - 1))
     return code.symbol(PARALLEL)
 
 
