@@ -184,7 +184,9 @@ def test_one_executable_in_many_threads():
     ENTRY e {{ x = {shape} parameter(0)
       y = {shape} parameter(1)
       s = {shape} sort(x), dimensions={{1}}, to_apply=less
-      ROOT r = {shape} add(s, y) }}
+      v = {shape} reverse(s), dimensions={{1}}
+      d = {shape} subtract(s, v)
+      ROOT r = {shape} add(d, y) }}
     """.replace(
         "ENTRY",
         "less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT l = pred[] compare(a, b), direction=LT }\nENTRY",
@@ -196,7 +198,8 @@ def test_one_executable_in_many_threads():
     def work(number: int) -> int:
         own = rows * np.float32(number + 1)
         shift = np.full(rows.shape, number, np.float32)
-        expected = np.sort(own, axis=1) + shift
+        ordered = np.sort(own, axis=1)
+        expected = (ordered - ordered[:, ::-1]) + shift
         return sum(np.array_equal(programs[turn % 3](own, shift), expected) for turn in range(60))
 
     assert run_in_threads(8, work) == [60] * 8

@@ -417,11 +417,11 @@ def test_instructions_that_the_host_computes_are_named(monkeypatch: pytest.Monke
     finally:
         unregister_custom_call_target("increased", "cpu")
     (callback,) = profile.host_callbacks
-    assert (callback.name, callback.opcode, callback.executions) == ("after", "custom-call", 3)
+    assert (callback.name, callback.opcode, callback.executions) == ("after.1", "custom-call", 3)
     assert callback.reason == "its target is a function of Python"
     assert 0 < callback.seconds < profile.instrumented_wall
     (line,) = [line for line in profile.summary if line.startswith("the host computes")]
-    assert line.startswith("the host computes after (custom-call) 3 times per run, ")
+    assert line.startswith("the host computes after.1 (custom-call) 3 times per run, ")
     (listed,) = profile.to_json()["host_callbacks"]
-    assert (listed["name"], listed["executions"], listed["reason"]) == ("after", 3, callback.reason)
+    assert (listed["name"], listed["executions"], listed["reason"]) == ("after.1", 3, callback.reason)
     assert profile_of(session_of(Client("cpu").compile(ROWS), (), 0), 2).host_callbacks == []

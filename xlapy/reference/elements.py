@@ -83,8 +83,13 @@ def number(x: Any) -> Any:
 
 
 def element(value: Any, element_type: PrimitiveType) -> Any:
-    """Returns the element that a number becomes: integers wrap, floats are rounded once, to nearest, ties to even."""
+    """Returns the element that a number becomes: integers wrap, floats are rounded once, to nearest, ties to even.
+
+    Of a complex number, a real type takes the real part.
+    """
     assert element_type.dtype is not None
+    if isinstance(value, complex | np.complexfloating) and not element_type.is_complex:
+        value = value.real
     if element_type.is_integral:
         return element_type.dtype.type(wrapped(value, element_type))
     if element_type.is_floating:

@@ -6,6 +6,32 @@ from tests.passes.algebra.rules import NoMatch, Rewrites
 
 REWRITE_CASES = [
     Rewrites(
+        "scatter_of_one_window_in_bounds",
+        """
+        x = f32[5,4] parameter(0)
+        k = s32[1] parameter(1)
+        u = f32[4] parameter(2)
+        c = s32[1] constant({3})
+        i = s32[1] and(k, c)
+        ROOT r = f32[5,4] scatter(x, i, u), update_window_dims={0}, inserted_window_dims={0},
+          scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=plus
+        """,
+        """
+        constant = s32[] constant(0)
+        x = f32[5,4] parameter(0)
+        k = s32[1] parameter(1)
+        c = s32[1] constant({3})
+        i = s32[1] and(k, c)
+        reshape = s32[] reshape(i)
+        constant.1 = s32[] constant(0)
+        dynamic-slice = f32[1,4] dynamic-slice(x, reshape, constant.1), dynamic_slice_sizes={1,4}
+        u = f32[4] parameter(2)
+        reshape.1 = f32[1,4] reshape(u)
+        add = f32[1,4] add(dynamic-slice, reshape.1)
+        ROOT dynamic-update-slice = f32[5,4] dynamic-update-slice(x, add, reshape, constant.1)
+        """,
+    ),
+    Rewrites(
         "gather_at_one_constant_index",
         """
         x = f32[5,4] parameter(0)
@@ -82,6 +108,18 @@ REWRITE_CASES = [
 ]
 
 NO_MATCH_CASES = [
+    NoMatch(
+        "scatter_of_one_window_in_bounds",
+        """
+        x = f32[5,4] parameter(0)
+        k = s32[1] parameter(1)
+        u = f32[4] parameter(2)
+        c = s32[1] constant({7})
+        i = s32[1] and(k, c)
+        ROOT r = f32[5,4] scatter(x, i, u), update_window_dims={0}, inserted_window_dims={0},
+          scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=plus
+        """,
+    ),
     NoMatch(
         "gather_at_one_constant_index",
         """

@@ -6,6 +6,21 @@ from tests.passes.algebra.rules import NoMatch, Rewrites
 
 REWRITE_CASES = [
     Rewrites(
+        "compare_of_known_integers",
+        """
+        x = s32[3] parameter(0)
+        c = s32[3] constant({7, 7, 7})
+        m = s32[3] and(x, c)
+        n = s32[3] constant({8, 8, 8})
+        ROOT r = pred[3] compare(m, n), direction=LT
+        """,
+        """
+        x = s32[3] parameter(0)
+        constant = pred[] constant(true)
+        ROOT broadcast = pred[3] broadcast(constant), dimensions={}
+        """,
+    ),
+    Rewrites(
         "not_of_compare",
         """
         x = s32[3] parameter(0)
@@ -223,6 +238,16 @@ REWRITE_CASES = [
 ]
 
 NO_MATCH_CASES = [
+    NoMatch(
+        "compare_of_known_integers",
+        """
+        x = s32[3] parameter(0)
+        c = s32[3] constant({7, 7, 7})
+        m = s32[3] and(x, c)
+        n = s32[3] constant({7, 7, 7})
+        ROOT r = pred[3] compare(m, n), direction=LT
+        """,
+    ),
     NoMatch(
         "not_of_compare",
         """
