@@ -240,9 +240,9 @@ def test_the_platform_names_an_instruction_that_it_cannot_run() -> None:
 def test_the_command_line_shows_a_definition() -> None:
     from click.testing import CliRunner
 
-    from xlapy.tools.ops.command import ops
+    from xlapy.tools.command_line import cli
 
-    shown = CliRunner().invoke(ops, ["transpose"]).output
+    shown = CliRunner().invoke(cli, ["ops", "transpose"]).output
     assert "Definition (xlapy/reference/movement.py)" in shown
     assert "operand[with_values(index, dimensions, index)]" in shown
 
