@@ -151,16 +151,16 @@ class LaunchTrace:
     def _native_launches(
         self, executable: InstrumentedExecutable, number: int, rows: Array, events: Array
     ) -> list[TracedLaunch]:
-        """Returns the native launches on one device. Each gets the thunks that its thread ran, and the parallel-loop
-        pieces that any thread ran, between its begin and its end."""
+        """Returns the native launches on one device. Each gets what its thread ran between its begin and its end, and
+        the pieces of parallel loops that threads of the pool ran."""
         device = executable.devices_by_trace_id[number]
         launches = [TracedLaunch(executable, device, begin, end) for _, _, begin, end in rows.tolist()]
         owner = np.full(len(events), -1)
         for thread in np.unique(rows[:, 1]):
             mine = np.flatnonzero(rows[:, 1] == thread)
-            of_it = np.flatnonzero((events[:, 2] == thread) & (events[:, 1] == 0))
+            of_it = np.flatnonzero(events[:, 2] == thread)
             owner[of_it] = _enclosing_rows(rows[mine], mine, events[of_it])
-        pieces = np.flatnonzero(events[:, 1])
+        pieces = np.flatnonzero((events[:, 1] != 0) & (owner < 0))
         owner[pieces] = _enclosing_rows(rows, np.arange(len(rows)), events[pieces])
         order = np.argsort(owner, kind="stable")
         left, *thunk_events = np.split(events[order], np.searchsorted(owner[order], np.arange(len(launches))))
@@ -182,12 +182,21 @@ class LaunchTrace:
 
 
 def _enclosing_rows(rows: Array, numbers: Array, events: Array) -> Array:
-    """For each event, returns the number of the row whose interval contains it, or -1. Rows are sorted by begin."""
-    if not len(rows) or not len(events):
-        return np.full(len(events), -1)
+    """For each event, returns the number of the last row whose interval contains it, or -1. Rows are sorted by begin,
+    and may overlap: one that began later than the right one may have ended before the event."""
+    found = np.full(len(events), -1)
+    if not len(rows):
+        return found
+    latest_end = np.maximum.accumulate(rows[:, 3])
     at = np.searchsorted(rows[:, 2], events[:, 3], side="right") - 1
-    inside = (at >= 0) & (events[:, 4] <= rows[at, 3])
-    return np.where(inside, numbers[at], -1)
+    pending = np.flatnonzero(at >= 0)
+    while len(pending):
+        row, end = at[pending], events[pending, 4]
+        inside = end <= rows[row, 3]
+        found[pending[inside]] = numbers[row[inside]]
+        at[pending] -= 1
+        pending = pending[~inside & (row > 0) & (end <= latest_end[row])]
+    return found
 
 
 # -- the active trace
