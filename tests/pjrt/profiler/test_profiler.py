@@ -248,3 +248,10 @@ def test_launches_beyond_the_table_are_counted(program):
     assert stats_of(plane, plane)["dropped"].startswith("5 launches")
     ask("Destroy", profiler=profiler)
     assert Record("time_table", table.ctypes.data)["capacity"] == tracing.MAX_TRACED_LAUNCHES
+
+
+def test_pieces_of_overlapping_launches_belong_to_one_that_contains_them() -> None:
+    """The second launch begins and ends during a piece of the first one; the last piece is in neither."""
+    rows = np.array([[7, 1, 0, 100], [7, 2, 10, 20], [7, 1, 110, 120]])
+    pieces = np.array([[0, 1, 3, begin, end] for begin, end in ((12, 50), (12, 18), (5, 9), (112, 115), (50, 105))])
+    assert tracing._enclosing_rows(rows, np.arange(3), pieces).tolist() == [0, 1, 0, 2, -1]
