@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xlapy.codegen.emitters.loop_nest import block_extent
 from xlapy.codegen.emitters.matmul.left_offset import emit_corrected_micro_kernel, subtracted
 from xlapy.codegen.emitters.matmul.micro_kernel import Tile, clamped_position, in_bounds
 from xlapy.codegen.emitters.matmul.problem import MatmulProblem
+from xlapy.codegen.emitters.scratch import ScratchArray
 from xlapy.codegen.plan import parameter
 from xlapy.loops import Affine, AxisKind, Kernel, Value
 from xlapy.loops.reduction_order import INNER_PRODUCT_ACCUMULATOR_VECTORS
@@ -21,6 +23,10 @@ from xlapy.lower.movement import conjunction
 
 INNER_PRODUCT_TILE_SIDE = 4
 """The largest number of rows and of columns of a tile of inner products: sixteen sums."""
+
+MAX_SCALAR_EPILOGUE_COST = 8.0
+"""The largest cost of an epilogue, in additions, that inner products compute for one sum at a time. With a longer one,
+sums go through scratch memory to vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,33 +75,70 @@ class DirectGemm:
 
 @dataclass(frozen=True, slots=True)
 class InnerProducts:
-    """Computes a tile of a few sums per task; each sum runs in vectors along the terms."""
+    """Computes a tile of a few sums per task, or a strip of such tiles; each sum runs in vectors along the terms."""
 
     dot: MatmulProblem
     parameters: InnerProductParameters
 
     def kernel(self) -> Kernel:
         dot, builder = self.dot, self.dot.builder
-        tile_rows, tile_columns = self.parameters.tile_rows, self.parameters.tile_columns
-        row_tiles, column_tiles = -(-dot.rows // tile_rows), -(-dot.columns // tile_columns)
-        with builder.loop(dot.batches * row_tiles * column_tiles, AxisKind.PARALLEL) as task:
+        height, width = self.parameters.tile_rows, self._strip_columns()
+        row_tiles, strips = -(-dot.rows // height), -(-dot.columns // width)
+        with builder.loop(dot.batches * row_tiles * strips, AxisKind.PARALLEL) as task:
             # consecutive tasks share what they load of the larger operand
             if dot.rows > dot.columns:
-                batch, tile_row, tile_column = delinear(builder, task, (dot.batches, row_tiles, column_tiles))
+                batch, tile_row, strip = delinear(builder, task, (dot.batches, row_tiles, strips))
             else:
-                batch, tile_column, tile_row = delinear(builder, task, (dot.batches, column_tiles, row_tiles))
-            rows = [tile_row * tile_rows + row for row in range(tile_rows)]
-            columns = [tile_column * tile_columns + column for column in range(tile_columns)]
-            sums = self.sums(batch, rows, columns)
-            for number, total in enumerate(sums):
-                row, column = rows[number // tile_columns], columns[number % tile_columns]
-                mask = conjunction(
-                    builder,
-                    in_bounds(dot.lowering, row, dot.rows, tile_rows),
-                    in_bounds(dot.lowering, column, dot.columns, tile_columns),
-                )
-                dot.store(batch, row, column, total, mask)
+                batch, strip, tile_row = delinear(builder, task, (dot.batches, strips, row_tiles))
+            first = (tile_row * height, strip * width)
+            if width > self.parameters.tile_columns:
+                self._store_strip(batch, first, width)
+            else:
+                self._store_tile(batch, first)
         return builder.kernel
+
+    def _strip_columns(self) -> int:
+        """The columns of a task: those of a tile, or enough tiles to compute a long epilogue in vectors."""
+        dot, parameters = self.dot, self.parameters
+        if dot.epilogue.cost <= MAX_SCALAR_EPILOGUE_COST or dot.columns <= parameters.tile_columns:
+            return parameters.tile_columns
+        tiles = -(-min(dot.lanes, dot.columns) // parameters.tile_columns)
+        return tiles * parameters.tile_columns
+
+    def _store_tile(self, batch: Affine, first: tuple[Affine, Affine]) -> None:
+        """Stores the sums of a tile one by one."""
+        dot, tile_rows, tile_columns = self.dot, self.parameters.tile_rows, self.parameters.tile_columns
+        rows = [first[0] + row for row in range(tile_rows)]
+        columns = [first[1] + column for column in range(tile_columns)]
+        for number, total in enumerate(self.sums(batch, rows, columns)):
+            row, column = rows[number // tile_columns], columns[number % tile_columns]
+            mask = conjunction(
+                dot.builder,
+                in_bounds(dot.lowering, row, dot.rows, tile_rows),
+                in_bounds(dot.lowering, column, dot.columns, tile_columns),
+            )
+            dot.store(batch, row, column, total, mask)
+
+    def _store_strip(self, batch: Affine, first: tuple[Affine, Affine], width: int) -> None:
+        """Computes neighboring tiles into scratch memory, and stores their rows in vectors.
+
+        A long epilogue takes as long for a vector of sums as for one sum.
+        """
+        dot, builder = self.dot, self.dot.builder
+        tile_rows, tile_columns = self.parameters.tile_rows, self.parameters.tile_columns
+        totals = ScratchArray(builder, "totals", dot.type, tile_rows * width)
+        rows = [first[0] + row for row in range(tile_rows)]
+        with builder.loop(width // tile_columns) as tile:
+            columns = [first[1] + tile * tile_columns + column for column in range(tile_columns)]
+            for number, total in enumerate(self.sums(batch, rows, columns)):
+                row, column = divmod(number, tile_columns)
+                totals.store(tile * tile_columns + (row * width + column), total)
+        lanes = min(dot.lanes, 1 << (width - 1).bit_length())
+        with (
+            builder.loop(block_extent(builder, first[0], dot.rows, tile_rows)) as row,
+            builder.loop(block_extent(builder, first[1], dot.columns, width), AxisKind.VECTOR, width=lanes) as column,
+        ):
+            dot.store(batch, first[0] + row, first[1] + column, totals.load(row * width + column))
 
     def sums(self, batch: Affine, rows: list[Affine], columns: list[Affine]) -> list[Value]:
         dot, builder = self.dot, self.dot.builder
