@@ -31,7 +31,7 @@ def test_links_lead_to_sections() -> None:
 @every_op
 def test_a_definition_has_a_summary(op: OpDef) -> None:
     assert op.summary.endswith(".")
-    assert all(constraint.endswith(".") for constraint in op.constraints)
+    assert all(constraint.text.endswith(".") for constraint in op.constraints)
     names = op.operands.split()
     if any(name.endswith("*") for name in names):
         assert op.arity.maximum < 0

@@ -107,6 +107,7 @@ def test_a_module_that_violates_a_constraint_is_refused(refusal: Refusal) -> Non
     with pytest.raises(XlaError) as caught:
         xla.parse_hlo(refusal.module, verify=True)
     assert refusal.message in str(caught.value)
+    assert caught.value.code in REGISTRY[refusal.op].constraints[refusal.constraint - 1].codes
 
 
 @every_op

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import ClassVar, NoReturn, TypeVar
 
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ParseError
 
 BLANK = r"[ \t\r\n]*+(?:(?:/\*(?s:.*?)\*/|//[^\r\n]*+)[ \t\r\n]*+)*+"
@@ -45,7 +46,7 @@ def check_characters(text: str, filename: str | None = None) -> None:
     found = None if text.isascii() else _SURROGATE.search(text)
     if found:
         message = f"U+{ord(found[0]):04X} is half of a character and cannot be written as UTF-8"
-        raise ParseError.at(text, found.start(), message, filename)
+        raise ParseError.at(text, found.start(), message, filename=filename)
 
 
 class Cursor:
@@ -199,13 +200,13 @@ class Cursor:
         found = _NEXT_TOKEN.match(self.text, self.skip())
         return repr(found[0][:_MAX_SHOWN_CHARACTERS]) if found else "the end of the text"
 
-    def fail(self, message: str) -> NoReturn:
+    def fail(self, code: ErrorCode | str, message: str | None = None) -> NoReturn:
         """Raises ParseError at the next token."""
-        self.fail_at(self.skip(), message)
+        self.fail_at(self.skip(), code, message)
 
-    def fail_at(self, position: int, message: str) -> NoReturn:
+    def fail_at(self, position: int, code: ErrorCode | str, message: str | None = None) -> NoReturn:
         """Raises ParseError at `position`."""
-        raise ParseError.at(self.text, position, message)
+        raise ParseError.at(self.text, position, code, message)
 
 
 def integer_from_text(spelling: str) -> int:

@@ -6,6 +6,8 @@ shapes or instructions.
 
 from __future__ import annotations
 
+from xlapy.base.error_codes.code import UNCLASSIFIED, ErrorCode
+
 _MAX_EXCERPT_COLUMNS = 160
 """Longest excerpt of a source line in a message."""
 _MAX_MESSAGE_CHARACTERS = 2000
@@ -13,10 +15,21 @@ _MAX_MESSAGE_CHARACTERS = 2000
 
 
 class XlaError(Exception):
-    """Base class of all errors in a user's program, data or options. The middle of a very long message is cut out."""
+    """Base class of all errors in a user's program, data or options.
 
-    def __init__(self, message: str = "") -> None:
-        super().__init__(_truncated(message))
+    code: the code of the rule that is violated, such as "E1203"; `xlapy explain-error E1203` describes it. message:
+    what violates the rule; the middle of a very long message is cut out. `str()` gives `message [E1203]`.
+    """
+
+    code: ErrorCode
+    message: str
+
+    def __init__(self, code: ErrorCode | str, message: str | None = None) -> None:
+        self.code, self.message = _coded(code, message)
+        super().__init__(_with_code(self.message, self.code))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.code, self.message)
 
 
 class ShapeError(XlaError):
@@ -82,12 +95,13 @@ class ParseError(XlaError):
 
     message: the reason alone. offset: characters from the start of the text. line, column: the position, both counted
     from 1. source_line: the whole line. filename: the file of the text, if known. `str()` gives
-    `file:line:column: message`, the line, and a caret under the column.
+    `file:line:column: message [code]`, the line, and a caret under the column.
     """
 
     def __init__(
         self,
-        message: str,
+        code: ErrorCode | str,
+        message: str | None = None,
         *,
         offset: int = 0,
         line: int = 1,
@@ -95,18 +109,19 @@ class ParseError(XlaError):
         source_line: str = "",
         filename: str | None = None,
     ) -> None:
-        message = _truncated(message)
-        self.message = message
+        super().__init__(code, message)
         self.offset = offset
         self.line = line
         self.column = column
         self.source_line = source_line
         self.filename = filename
         position = f"{filename or '<text>'}:{line}:{column}"
-        super().__init__(f"{position}: {message}\n{_excerpt(source_line, column)}")
+        shown = _with_code(self.message, self.code)
+        self.args = (f"{position}: {shown}\n{_excerpt(source_line, column)}",)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore_parse_error, (
+            self.code,
             self.message,
             self.offset,
             self.line,
@@ -116,13 +131,21 @@ class ParseError(XlaError):
         )
 
     @classmethod
-    def at(cls, text: str, offset: int, message: str, filename: str | None = None) -> ParseError:
+    def at(
+        cls,
+        text: str,
+        offset: int,
+        code: ErrorCode | str,
+        message: str | None = None,
+        filename: str | None = None,
+    ) -> ParseError:
         """The error at character `offset` of `text`; an offset outside the text is moved to its start or end."""
         offset = min(max(offset, 0), len(text))
         start = text.rfind("\n", 0, offset) + 1
         end = text.find("\n", offset)
         source_line = text[start : len(text) if end < 0 else end].rstrip("\r")
         return cls(
+            code,
             message,
             offset=offset,
             line=text.count("\n", 0, offset) + 1,
@@ -140,10 +163,24 @@ def _truncated(message: str) -> str:
     return f"{message[:half]} ... [{len(message) - 2 * half} characters left out] ... {message[-half:]}"
 
 
+def _coded(code: ErrorCode | str, message: str | None) -> tuple[ErrorCode, str]:
+    """Returns the code and the message without its code."""
+    if message is None:
+        code, message = UNCLASSIFIED, code
+    assert isinstance(code, ErrorCode)
+    return code, _truncated(message.removesuffix(f" [{code}]"))
+
+
+def _with_code(message: str, code: ErrorCode) -> str:
+    return message if code is UNCLASSIFIED else f"{message} [{code}]"
+
+
 def _restore_parse_error(
-    message: str, offset: int, line: int, column: int, source_line: str, filename: str | None
+    code: ErrorCode, message: str, offset: int, line: int, column: int, source_line: str, filename: str | None
 ) -> ParseError:
-    return ParseError(message, offset=offset, line=line, column=column, source_line=source_line, filename=filename)
+    return ParseError(
+        code, message, offset=offset, line=line, column=column, source_line=source_line, filename=filename
+    )
 
 
 def _excerpt(source_line: str, column: int) -> str:

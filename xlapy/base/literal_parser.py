@@ -22,6 +22,7 @@ import numpy as np
 
 from xlapy.base.cursor import Cursor, integer_from_text
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, PRED, Array, PrimitiveType
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ParseError
 from xlapy.base.float_formats import FloatFormat
 from xlapy.base.literal import Literal, check_numpy_limits
@@ -83,9 +84,9 @@ class _LiteralParser(Cursor):
         self.expect_end("literal")
         return literal
 
-    def fail_at(self, position: int, message: str) -> NoReturn:
+    def fail_at(self, position: int, code: ErrorCode | str, message: str | None = None) -> NoReturn:
         """Raises ParseError at a position of the text with its comments."""
-        raise ParseError.at(self.original, position, message)
+        raise ParseError.at(self.original, position, code, message)
 
     # -- structure
 

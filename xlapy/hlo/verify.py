@@ -139,7 +139,7 @@ def _verify_instruction(instruction: Instruction) -> None:
     try:
         op.verify(instruction.shape, [operand.shape for operand in operands], instruction.attributes, programs)
     except ShapeError as error:
-        fail(instruction, str(error))
+        fail(instruction, error.code, error.message)
     if op in _UNIFORM_PRECISION_OPS:
         _verify_precision(instruction)
     if op is FUSION:
@@ -251,7 +251,9 @@ def verify_aliases(module: Module) -> None:
             output = _buffer(program.result, alias.output_index)
             source = _parameter_buffer(program, alias)
         except ShapeError as error:
-            raise VerificationError(f"{where} names no buffer of {program.to_text()}: {error}") from error
+            raise VerificationError(
+                error.code, f"{where} names no buffer of {program.to_text()}: {error.message}"
+            ) from error
         if output.byte_size != source.byte_size:
             raise VerificationError(
                 f"{where} pairs {output.to_text(layout=False)} with "
@@ -290,6 +292,8 @@ def _verify_donors(module: Module, program: ProgramShape) -> None:
         try:
             _parameter_buffer(program, donor)
         except ShapeError as error:
-            raise VerificationError(f"{where} names no buffer of {program.to_text()}: {error}") from error
+            raise VerificationError(
+                error.code, f"{where} names no buffer of {program.to_text()}: {error.message}"
+            ) from error
         if (donor.parameter_number, donor.parameter_index) in aliased:
             raise VerificationError(f"{where} is already aliased with an output, so no other output can reuse it")

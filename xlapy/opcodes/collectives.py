@@ -31,7 +31,16 @@ from xlapy.opcodes.attributes.codecs import (
     attributes,
 )
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, REPLICA_GROUPS, GroupMode, ReplicaGroups, group_mode
-from xlapy.opcodes.registry import AsyncRole, CalledComputationSlot, Effect, OpDef, ProgramShapes, at_least, exactly
+from xlapy.opcodes.registry import (
+    AsyncRole,
+    CalledComputationSlot,
+    Effect,
+    OpDef,
+    ProgramShapes,
+    at_least,
+    constraint,
+    exactly,
+)
 from xlapy.opcodes.requirements import (
     compatible_ignoring_dynamic,
     elements_of,
@@ -203,14 +212,16 @@ ALL_GATHER = OpDef(
     ),
     operands="operands*",
     constraints=(
-        "Operands are arrays.",
-        "`use_global_device_ids` requires a `channel_id` and replica groups.",
-        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
-        "All replica groups have the same size.",
-        "The dimension exists in every operand.",
+        constraint("Operands are arrays."),
+        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
+        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
+        constraint("All replica groups have the same size."),
+        constraint("The dimension exists in every operand."),
         (
-            "There is one result per operand; its shape is that of the operand with the size of the dimension "
-            "multiplied by the number of members."
+            constraint(
+                "There is one result per operand; its shape is that of the operand with the size of the dimension "
+                "multiplied by the number of members."
+            )
         ),
     ),
     arity=at_least(1),
@@ -236,15 +247,17 @@ ALL_GATHER_START = OpDef(
     summary="Starts an all-gather; the result is (operands, gathered).",
     operands="operands*",
     constraints=(
-        "Operands are arrays.",
-        "`use_global_device_ids` requires a `channel_id` and replica groups.",
-        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
-        "All replica groups have the same size.",
-        "The dimension exists in every operand.",
-        "The shape is (operands, gathered).",
+        constraint("Operands are arrays."),
+        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
+        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
+        constraint("All replica groups have the same size."),
+        constraint("The dimension exists in every operand."),
+        constraint("The shape is (operands, gathered)."),
         (
-            "There is one result per operand; its shape is that of the operand with the size of the dimension "
-            "multiplied by the number of members."
+            constraint(
+                "There is one result per operand; its shape is that of the operand with the size of the dimension "
+                "multiplied by the number of members."
+            )
         ),
     ),
     arity=at_least(1),
@@ -270,7 +283,7 @@ ALL_GATHER_DONE = OpDef(
     family="collectives",
     summary="Waits for an all-gather and returns its result.",
     operands="operand",
-    constraints=("The operand is a tuple of at least two elements.",),
+    constraints=(constraint("The operand is a tuple of at least two elements."),),
     arity=exactly(1),
     infer=_infer_all_gather_done,
     effect=Effect.SIDE_EFFECT,
@@ -304,12 +317,14 @@ ALL_REDUCE = OpDef(
     summary=("Combines the operands of all members of a group with a computation; every member receives the result."),
     operands="operands*",
     constraints=(
-        "Operands are arrays.",
-        "`use_global_device_ids` requires a `channel_id` and replica groups.",
-        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+        constraint("Operands are arrays."),
+        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
+        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
         (
-            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
-            "and N values and return N scalars."
+            constraint(
+                "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+                "and N values and return N scalars."
+            )
         ),
     ),
     arity=at_least(1),
@@ -331,12 +346,14 @@ ALL_REDUCE_START = OpDef(
     summary="Starts an all-reduce; the result has the shape of the reduced operands.",
     operands="operands*",
     constraints=(
-        "Operands are arrays.",
-        "`use_global_device_ids` requires a `channel_id` and replica groups.",
-        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+        constraint("Operands are arrays."),
+        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
+        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
         (
-            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
-            "and N values and return N scalars."
+            constraint(
+                "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+                "and N values and return N scalars."
+            )
         ),
     ),
     arity=at_least(1),
@@ -413,18 +430,22 @@ REDUCE_SCATTER = OpDef(
     ),
     operands="operands*",
     constraints=(
-        "Operands are arrays.",
-        "`use_global_device_ids` requires a `channel_id` and replica groups.",
-        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
-        "All replica groups have the same size.",
+        constraint("Operands are arrays."),
+        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
+        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
+        constraint("All replica groups have the same size."),
         (
-            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
-            "and N values and return N scalars."
+            constraint(
+                "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+                "and N values and return N scalars."
+            )
         ),
-        "The dimension exists in every operand.",
+        constraint("The dimension exists in every operand."),
         (
-            "There is one result per operand; its shape is that of the operand with the size of the dimension "
-            "divided by the number of members, without remainder."
+            constraint(
+                "There is one result per operand; its shape is that of the operand with the size of the dimension "
+                "divided by the number of members, without remainder."
+            )
         ),
     ),
     arity=at_least(1),
@@ -481,17 +502,21 @@ COLLECTIVE_REDUCE = OpDef(
     ),
     operands="operands*",
     constraints=(
-        "Operands are arrays.",
-        "`use_global_device_ids` requires a `channel_id` and replica groups.",
-        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
-        "All replica groups have the same size.",
+        constraint("Operands are arrays."),
+        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
+        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
+        constraint("All replica groups have the same size."),
         (
-            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
-            "and N values and return N scalars."
+            constraint(
+                "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+                "and N values and return N scalars."
+            )
         ),
         (
-            "With `has_dynamic_root`, the last operand is an s32 vector with one root for each of the other "
-            "operands, of which there is at least one."
+            constraint(
+                "With `has_dynamic_root`, the last operand is an s32 vector with one root for each of the other "
+                "operands, of which there is at least one."
+            )
         ),
     ),
     arity=at_least(1),
@@ -560,11 +585,15 @@ ALL_TO_ALL = OpDef(
     ),
     operands="operands*",
     constraints=(
-        "Operands are arrays.",
-        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
-        "All replica groups have the same size.",
-        ("With a dimension there is one operand, and its size there is a multiple of the number of members."),
-        "Without a dimension there is one operand per member, all with the same shape and layout.",
+        constraint("Operands are arrays."),
+        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
+        constraint("All replica groups have the same size."),
+        (
+            constraint(
+                "With a dimension there is one operand, and its size there is a multiple of the number of members."
+            )
+        ),
+        constraint("Without a dimension there is one operand per member, all with the same shape and layout."),
     ),
     arity=at_least(1),
     attributes=AllToAllAttributes,
@@ -608,10 +637,14 @@ RAGGED_ALL_TO_ALL = OpDef(
     ),
     operands="input output input_offsets send_sizes output_offsets recv_sizes",
     constraints=(
-        "Operands are arrays.",
-        "Replica groups contain each id from 0 up exactly once, and no group is empty.",
-        "All replica groups have the same size.",
-        ("The offsets into the input have rank 1 or 2, and the other offsets and sizes have the same shape."),
+        constraint("Operands are arrays."),
+        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
+        constraint("All replica groups have the same size."),
+        (
+            constraint(
+                "The offsets into the input have rank 1 or 2, and the other offsets and sizes have the same shape."
+            )
+        ),
     ),
     arity=exactly(6),
     attributes=RaggedAllToAllAttributes,
@@ -646,10 +679,12 @@ COLLECTIVE_BROADCAST = OpDef(
     ),
     operands="operands*",
     constraints=(
-        "Operands are arrays.",
+        constraint("Operands are arrays."),
         (
-            "With `has_dynamic_root`, the last operand is an s32 vector with one root for each of the other "
-            "operands, of which there is at least one."
+            constraint(
+                "With `has_dynamic_root`, the last operand is an s32 vector with one root for each of the other "
+                "operands, of which there is at least one."
+            )
         ),
     ),
     arity=at_least(1),
@@ -739,14 +774,18 @@ COLLECTIVE_PERMUTE = OpDef(
     summary="Sends the operand from each source to its target; a device that is not a target receives zeros.",
     operands="operands*",
     constraints=(
-        "Without `slice_sizes`, operands are arrays.",
+        constraint("Without `slice_sizes`, operands are arrays."),
         (
-            "`source_target_pairs` are pairs of ids of at least 0; an id is a source at most once and a target "
-            "at most once (with slices, once per slice)."
+            constraint(
+                "`source_target_pairs` are pairs of ids of at least 0; an id is a source at most once and a target "
+                "at most once (with slices, once per slice)."
+            )
         ),
         (
-            "With `slice_sizes`, there are four operands: the input, the output, and their offsets with one "
-            "scalar per dimension of each buffer."
+            constraint(
+                "With `slice_sizes`, there are four operands: the input, the output, and their offsets with one "
+                "scalar per dimension of each buffer."
+            )
         ),
     ),
     arity=at_least(1),
@@ -774,16 +813,20 @@ COLLECTIVE_PERMUTE_START = OpDef(
     summary="Starts a collective-permute; the result is (operands, results, contexts...).",
     operands="operands*",
     constraints=(
-        "Without `slice_sizes`, operands are arrays.",
+        constraint("Without `slice_sizes`, operands are arrays."),
         (
-            "`source_target_pairs` are pairs of ids of at least 0; an id is a source at most once and a target "
-            "at most once (with slices, once per slice)."
+            constraint(
+                "`source_target_pairs` are pairs of ids of at least 0; an id is a source at most once and a target "
+                "at most once (with slices, once per slice)."
+            )
         ),
         (
-            "With `slice_sizes`, there are four operands: the input, the output, and their offsets with one "
-            "scalar per dimension of each buffer."
+            constraint(
+                "With `slice_sizes`, there are four operands: the input, the output, and their offsets with one "
+                "scalar per dimension of each buffer."
+            )
         ),
-        "The shape is (operands, results, contexts...).",
+        constraint("The shape is (operands, results, contexts...)."),
     ),
     arity=at_least(1),
     attributes=CollectivePermuteAttributes,
@@ -802,7 +845,7 @@ COLLECTIVE_PERMUTE_DONE = OpDef(
     family="collectives",
     summary="Waits for a collective-permute and returns its result.",
     operands="operand",
-    constraints=("The operand is a tuple of at least two elements.",),
+    constraints=(constraint("The operand is a tuple of at least two elements."),),
     arity=exactly(1),
     infer=_infer_collective_permute_done,
     effect=Effect.SIDE_EFFECT,

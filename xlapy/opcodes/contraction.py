@@ -16,12 +16,14 @@ from xlapy.base.element_types import (
     PRED,
     PrimitiveType,
 )
+from xlapy.base.error_codes import contraction as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.base.shape_fields import UNBOUNDED
 from xlapy.opcodes.attributes.codecs import INTEGERS, Attributes, EnumCodec, attribute, attributes
 from xlapy.opcodes.attributes.dimensions import PRECISIONS, Precision, drop_default_precision
-from xlapy.opcodes.registry import OpDef, ProgramShapes, exactly
+from xlapy.opcodes.registry import Constraint, OpDef, ProgramShapes, constraint, exactly
 from xlapy.opcodes.requirements import require_arrays, require_dimension, require_shape
 
 # -- the element type of mixed operands
@@ -45,7 +47,9 @@ def higher_precision_type(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
         return a
     first, second = _precision_order(a), _precision_order(b)
     if first == second:
-        raise ShapeError(f"neither {a} nor {b} is the more precise type; convert one of the operands")
+        raise ShapeError(
+            codes.DOT_PRECISION_ORDER, f"neither {a} nor {b} is the more precise type; convert one of the operands"
+        )
     return a if first > second else b
 
 
@@ -119,23 +123,26 @@ def _check_side(name: str, side: str, operand: Shape, batch: Sequence[int], cont
     named = [*batch, *contracting]
     if len(set(named)) < len(named):
         raise ShapeError(
+            codes.DOT_DISTINCT_DIMENSIONS,
             f"{name}: {side} dimensions must be distinct, given batch {list(batch)} "
-            f"and contracting {list(contracting)} of {operand.to_text(layout=False)}"
+            f"and contracting {list(contracting)} of {operand.to_text(layout=False)}",
         )
 
 
 def _check_pairs(name: str, what: str, lhs: Shape, rhs: Shape, left: Sequence[int], right: Sequence[int]) -> None:
     if len(left) != len(right):
         raise ShapeError(
+            codes.DOT_PAIRED_DIMENSIONS,
             f"{name} pairs {what} dimensions one to one, given {list(left)} of lhs {lhs.to_text(layout=False)} "
-            f"and {list(right)} of rhs {rhs.to_text(layout=False)}"
+            f"and {list(right)} of rhs {rhs.to_text(layout=False)}",
         )
     for pair, (i, j) in enumerate(zip(left, right, strict=True)):
         a, b = lhs.dimensions[i], rhs.dimensions[j]
         if a != b and UNBOUNDED not in (a, b):
             raise ShapeError(
+                codes.DOT_PAIR_SIZES,
                 f"{name}: {what} pair {pair} has sizes {a} (lhs dimension {i} of {lhs.to_text(layout=False)}) "
-                f"and {b} (rhs dimension {j} of {rhs.to_text(layout=False)})"
+                f"and {b} (rhs dimension {j} of {rhs.to_text(layout=False)})",
             )
 
 
@@ -183,12 +190,13 @@ def with_comparable_types(operands: Sequence[Shape]) -> list[Shape]:
 def _check_element_type(name: str, shape: Shape, operands: Sequence[Shape]) -> PrimitiveType:
     """Returns the declared element type of a contraction; it may be real only if both operands are real."""
     if not shape.is_array:
-        raise ShapeError(f"{name} returns an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(codes.DOT_ARRAY_RESULT, f"{name} returns an array, declared {shape.to_text(layout=False)}")
     for operand in operands[:2]:
         if operand.is_array and operand.element_type.is_complex and not shape.element_type.is_complex:
             raise ShapeError(
+                codes.DOT_COMPLEX_RESULT,
                 f"{name} of complex {operand.to_text(layout=False)} has "
-                f"a complex result, declared {shape.to_text(layout=False)}"
+                f"a complex result, declared {shape.to_text(layout=False)}",
             )
     return shape.element_type
 
@@ -205,7 +213,7 @@ def define_contraction(
     *,
     summary: str,
     operands: str,
-    constraints: tuple[str, ...],
+    constraints: tuple[Constraint, ...],
 ) -> OpDef:
     """Defines an op that contracts its first two operands. Its element type may be declared; the rest is inferred."""
 
@@ -233,10 +241,22 @@ def define_contraction(
 # -- dot
 
 _CONTRACTION = (
-    "Operands are arrays.",
-    "The batch and contracting dimensions of an operand are distinct.",
-    "Those of lhs and rhs are paired one to one, and paired dimensions have the same size.",
-    "The result is an array, and it is complex if lhs or rhs is; its element type may be declared.",
+    constraint("Operands are arrays.", shared.ARRAY_OPERAND),
+    constraint(
+        "The batch and contracting dimensions of an operand are distinct.",
+        shared.DIMENSION_NUMBER,
+        codes.DOT_DISTINCT_DIMENSIONS,
+    ),
+    constraint(
+        "Those of lhs and rhs are paired one to one, and paired dimensions have the same size.",
+        codes.DOT_PAIRED_DIMENSIONS,
+        codes.DOT_PAIR_SIZES,
+    ),
+    constraint(
+        "The result is an array, and it is complex if lhs or rhs is; its element type may be declared.",
+        codes.DOT_ARRAY_RESULT,
+        codes.DOT_COMPLEX_RESULT,
+    ),
 )
 """The constraints of every contraction."""
 
@@ -300,14 +320,17 @@ def group_prefix(attrs: RaggedDotAttributes, lhs_rank: int) -> tuple[int, ...]:
 def _check_group_sizes(lhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) -> None:
     """Requires group sizes `[g]`, or one list of groups for each index of the prefix dimensions."""
     if not group_sizes.element_type.is_integral:
-        raise ShapeError(f"ragged-dot takes integer group sizes, given {group_sizes.to_text(layout=False)}")
+        raise ShapeError(
+            codes.GROUP_SIZES_TYPE, f"ragged-dot takes integer group sizes, given {group_sizes.to_text(layout=False)}"
+        )
     prefix = tuple(lhs.dimensions[d] for d in group_prefix(attrs, lhs.rank))
     if group_sizes.rank == 1 or (group_sizes.rank == len(prefix) + 1 and group_sizes.dimensions[:-1] == prefix):
         return
     wanted = ",".join([*map(str, prefix), "g"])
     raise ShapeError(
+        codes.GROUP_SIZES_DIMENSIONS,
         f"ragged-dot takes group sizes of dimensions [g] or [{wanted}] for lhs "
-        f"{lhs.to_text(layout=False)}, given {group_sizes.to_text(layout=False)}"
+        f"{lhs.to_text(layout=False)}, given {group_sizes.to_text(layout=False)}",
     )
 
 
@@ -317,20 +340,24 @@ def _check_groups(rhs: Shape, group_sizes: Shape, attrs: RaggedDotAttributes) ->
     wanted = 1 if mode is RaggedMode.FREE else 0
     if len(groups) != wanted:
         raise ShapeError(
-            f"ragged-dot with a {mode.value} ragged dimension takes {wanted} rhs group dimensions, given {list(groups)}"
+            codes.GROUP_DIMENSION,
+            f"ragged-dot with a {mode.value} ragged dimension takes {wanted} rhs group dimensions, "
+            f"given {list(groups)}",
         )
     for group in groups:
         require_dimension("ragged-dot", "rhs group dimension", group, rhs)
         if group in (*attrs.rhs_batch_dims, *attrs.rhs_contracting_dims):
             raise ShapeError(
+                codes.GROUP_DIMENSION_FREE,
                 f"ragged-dot: rhs group dimension {group} of "
-                f"{rhs.to_text(layout=False)} is also a batch or contracting dimension"
+                f"{rhs.to_text(layout=False)} is also a batch or contracting dimension",
             )
         count, size = group_sizes.dimensions[-1], rhs.dimensions[group]
         if count != size and UNBOUNDED not in (count, size):
             raise ShapeError(
+                codes.GROUP_COUNT,
                 f"ragged-dot has {count} groups ({group_sizes.to_text(layout=False)}), "
-                f"rhs dimension {group} of {rhs.to_text(layout=False)} has size {size}"
+                f"rhs dimension {group} of {rhs.to_text(layout=False)} has size {size}",
             )
 
 
@@ -340,7 +367,9 @@ def _infer_ragged_dot(
     _check_contraction("ragged-dot", operands, attrs)
     lhs, rhs, group_sizes = operands
     if len(attrs.lhs_ragged_dims) != 1:
-        raise ShapeError(f"ragged-dot takes one ragged dimension of lhs, given {list(attrs.lhs_ragged_dims)}")
+        raise ShapeError(
+            codes.RAGGED_DIMENSION, f"ragged-dot takes one ragged dimension of lhs, given {list(attrs.lhs_ragged_dims)}"
+        )
     require_dimension("ragged-dot", "lhs ragged dimension", attrs.lhs_ragged_dims[0], lhs)
     _check_group_sizes(lhs, group_sizes, attrs)
     _check_groups(rhs, group_sizes, attrs)
@@ -360,16 +389,22 @@ RAGGED_DOT = define_contraction(
     operands="lhs rhs group_sizes",
     constraints=(
         *_CONTRACTION,
-        "Exactly one dimension of lhs is ragged.",
-        "Group sizes are integers.",
-        (
+        constraint("Exactly one dimension of lhs is ragged.", codes.RAGGED_DIMENSION),
+        constraint("Group sizes are integers.", codes.GROUP_SIZES_TYPE),
+        constraint(
             "The last dimension of the group sizes lists the groups. It may be preceded by the batch dimensions "
-            "and the dimensions of the same kind as the ragged dimension that precede it."
+            "and the dimensions of the same kind as the ragged dimension that precede it.",
+            codes.GROUP_SIZES_DIMENSIONS,
         ),
-        "rhs has one group dimension if the ragged dimension is a free dimension, and none otherwise.",
-        (
+        constraint(
+            "rhs has one group dimension if the ragged dimension is a free dimension, and none otherwise.",
+            codes.GROUP_DIMENSION,
+        ),
+        constraint(
             "The group dimension is a dimension of rhs, neither batch nor contracting, and its size is the "
-            "number of groups."
+            "number of groups.",
+            codes.GROUP_DIMENSION_FREE,
+            codes.GROUP_COUNT,
         ),
     ),
 )
@@ -390,19 +425,22 @@ def _check_scale(side: str, operand: Shape, scale: Shape, contracting: Sequence[
         return
     if scale.rank != operand.rank:
         raise ShapeError(
+            codes.SCALE_RANK,
             f"scaled-dot takes a {side} scale of the rank of "
-            f"{operand.to_text(layout=False)}, given {scale.to_text(layout=False)}"
+            f"{operand.to_text(layout=False)}, given {scale.to_text(layout=False)}",
         )
     if len(contracting) != 1:
         raise ShapeError(
+            codes.SCALED_CONTRACTION,
             f"scaled-dot contracts one dimension of a scaled operand, given "
-            f"{side} {list(contracting)} of {operand.to_text(layout=False)}"
+            f"{side} {list(contracting)} of {operand.to_text(layout=False)}",
         )
     for dimension, (size, blocks) in enumerate(zip(operand.dimensions, scale.dimensions, strict=True)):
         if blocks == 0 or size % blocks:
             raise ShapeError(
+                codes.SCALE_BLOCKS,
                 f"scaled-dot: {side} dimension {dimension} of {operand.to_text(layout=False)} has size {size}, "
-                f"not a multiple of the size {blocks} of its scale {scale.to_text(layout=False)}"
+                f"not a multiple of the size {blocks} of its scale {scale.to_text(layout=False)}",
             )
 
 
@@ -411,8 +449,9 @@ def _infer_scaled_dot(operands: Sequence[Shape], attrs: DotAttributes, element_t
     lhs, rhs, lhs_scale, rhs_scale = operands
     if not lhs_scale.rank and not rhs_scale.rank:
         raise ShapeError(
+            codes.SCALE_GIVEN,
             "scaled-dot needs a scale that is not a scalar, given "
-            f"{lhs_scale.to_text(layout=False)} and {rhs_scale.to_text(layout=False)}"
+            f"{lhs_scale.to_text(layout=False)} and {rhs_scale.to_text(layout=False)}",
         )
     _check_scale("lhs", lhs, lhs_scale, attrs.lhs_contracting_dims)
     _check_scale("rhs", rhs, rhs_scale, attrs.rhs_contracting_dims)
@@ -428,11 +467,13 @@ SCALED_DOT = define_contraction(
     operands="lhs rhs lhs_scale rhs_scale",
     constraints=(
         *_CONTRACTION,
-        "At least one of the scales is not a scalar.",
-        (
+        constraint("At least one of the scales is not a scalar.", codes.SCALE_GIVEN),
+        constraint(
             "A scale has the rank of its operand, and one dimension of the operand is contracted. A bf16 scale "
-            "of one element means that a larger bf16 operand is not scaled."
+            "of one element means that a larger bf16 operand is not scaled.",
+            codes.SCALE_RANK,
+            codes.SCALED_CONTRACTION,
         ),
-        "Each dimension size of a scale divides that of its operand.",
+        constraint("Each dimension size of a scale divides that of its operand.", codes.SCALE_BLOCKS),
     ),
 )

@@ -29,7 +29,16 @@ from xlapy.opcodes.attributes.codecs import (
     attributes,
 )
 from xlapy.opcodes.attributes.domain import DomainCodec, DomainSides
-from xlapy.opcodes.registry import AsyncRole, CalledComputationSlot, Effect, OpDef, ProgramShapes, at_least, exactly
+from xlapy.opcodes.registry import (
+    AsyncRole,
+    CalledComputationSlot,
+    Effect,
+    OpDef,
+    ProgramShapes,
+    at_least,
+    constraint,
+    exactly,
+)
 from xlapy.opcodes.requirements import compatible_ignoring_dynamic, is_prefix, require_programs, require_token
 
 MAIN_THREAD = "main"
@@ -70,8 +79,8 @@ CALL = OpDef(
     summary="The result of a computation applied to the operands.",
     operands="operands*",
     constraints=(
-        "There is one operand per parameter of the computation.",
-        "Each operand has the shape of its parameter.",
+        constraint("There is one operand per parameter of the computation."),
+        constraint("Each operand has the shape of its parameter."),
     ),
     arity=at_least(0),
     attributes=CallAttributes,
@@ -110,9 +119,9 @@ WHILE = OpDef(
     summary="Applies `body` to the value repeatedly while `condition` of the value is true.",
     operands="init",
     constraints=(
-        "`condition` and `body` take one parameter with the shape of the initial value.",
-        "`condition` returns pred[].",
-        "`body` returns a value with the shape of the initial value.",
+        constraint("`condition` and `body` take one parameter with the shape of the initial value."),
+        constraint("`condition` returns pred[]."),
+        constraint("`body` returns a value with the shape of the initial value."),
     ),
     arity=exactly(1),
     computation_slots=(CalledComputationSlot("condition"), CalledComputationSlot("body")),
@@ -183,11 +192,11 @@ CONDITIONAL = OpDef(
     ),
     operands="branch_index branch_operands*",
     constraints=(
-        "The index has the shape pred[] or s32[].",
-        "There are two branches for pred[], at least one for s32[].",
-        "There is one operand per branch.",
-        "A branch takes one parameter with the shape of its operand.",
-        "All branches return values of the same shape.",
+        constraint("The index has the shape pred[] or s32[]."),
+        constraint("There are two branches for pred[], at least one for s32[]."),
+        constraint("There is one operand per branch."),
+        constraint("A branch takes one parameter with the shape of its operand."),
+        constraint("All branches return values of the same shape."),
     ),
     arity=at_least(1),
     computation_slots=_BRANCHES,
@@ -227,8 +236,13 @@ FUSION = OpDef(
     summary="The result of the fused computation, which a back end runs as one kernel.",
     operands="operands*",
     constraints=(
-        ("There is one operand per parameter of the computation, with its shape; additional operands are ignored."),
-        "An alias pairs a subshape of the result with an equal subshape of an operand.",
+        (
+            constraint(
+                "There is one operand per parameter of the computation, with its shape; "
+                "additional operands are ignored."
+            )
+        ),
+        constraint("An alias pairs a subshape of the result with an equal subshape of an operand."),
     ),
     arity=at_least(0),
     attributes=FusionAttributes,
@@ -291,7 +305,7 @@ ADD_DEPENDENCY = OpDef(
     family="control",
     summary="Returns the operand, ordered after the token.",
     operands="operand token",
-    constraints=("Operand 1 is a token.",),
+    constraints=(constraint("Operand 1 is a token."),),
     arity=exactly(2),
     infer=_infer_add_dependency,
     canonicalize_shape=_canonicalize_add_dependency_shape,
@@ -378,10 +392,14 @@ ASYNC_START = OpDef(
     summary=("Starts a computation on another thread of execution; the result is (operands, result, context...)."),
     operands="operands*",
     constraints=(
-        "The shape is ((operands...), result, context...).",
-        ("The shape begins with the shapes of the operands, which are the first parameters of the computation."),
-        "The shape contains the result of the computation, or a prefix of its tuple.",
-        "An alias pairs a subshape of the shape with an equal subshape of an operand.",
+        constraint("The shape is ((operands...), result, context...)."),
+        (
+            constraint(
+                "The shape begins with the shapes of the operands, which are the first parameters of the computation."
+            )
+        ),
+        constraint("The shape contains the result of the computation, or a prefix of its tuple."),
+        constraint("An alias pairs a subshape of the shape with an equal subshape of an operand."),
     ),
     arity=at_least(0),
     attributes=AsyncStartAttributes,
@@ -418,9 +436,9 @@ ASYNC_UPDATE = OpDef(
     summary="Represents a running asynchronous computation, to which it may pass further operands.",
     operands="operand more_operands*",
     constraints=(
-        "Operand 0 and the result have the shape ((operands...), result, context...).",
-        "The operands and the result in operand 0 are a prefix of those in the result shape.",
-        "The further operands are those that the result shape adds.",
+        constraint("Operand 0 and the result have the shape ((operands...), result, context...)."),
+        constraint("The operands and the result in operand 0 are a prefix of those in the result shape."),
+        constraint("The further operands are those that the result shape adds."),
     ),
     arity=at_least(1),
     check=_check_async_update,
@@ -452,8 +470,8 @@ ASYNC_DONE = OpDef(
     summary="Waits for an asynchronous computation and returns its result.",
     operands="operand",
     constraints=(
-        "Operand 0 has the shape ((operands...), result, context...).",
-        "The shape is that of the result in operand 0.",
+        constraint("Operand 0 has the shape ((operands...), result, context...)."),
+        constraint("The shape is that of the result in operand 0."),
     ),
     arity=exactly(1),
     infer=_infer_async_done,

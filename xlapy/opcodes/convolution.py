@@ -36,6 +36,7 @@ from xlapy.opcodes.attributes.dimensions import (
     dilated,
 )
 from xlapy.opcodes.contraction import ALGORITHM, Algorithm, contraction_shape, define_contraction
+from xlapy.opcodes.registry import constraint
 
 
 class ConvolutionKind(Enum):
@@ -292,24 +293,34 @@ CONVOLUTION = define_contraction(
     ),
     operands="lhs rhs",
     constraints=(
-        ("Operands are arrays of the rank that `dim_labels` gives; a sparse kernel is a tuple of two arrays."),
         (
-            "`dim_labels` names every dimension of input, kernel and output once, and window, input, kernel and "
-            "output have the same number of spatial dimensions."
+            constraint(
+                "Operands are arrays of the rank that `dim_labels` gives; a sparse kernel is a tuple of two arrays."
+            )
         ),
-        "Group counts are positive, and at most one of them is greater than 1.",
         (
-            "Both group counts divide the kernel's output feature size; `batch_group_count` divides the input's "
-            "batch size, and `feature_group_count` its feature size."
+            constraint(
+                "`dim_labels` names every dimension of input, kernel and output once, and window, input, kernel and "
+                "output have the same number of spatial dimensions."
+            )
         ),
-        "The kernel's input feature size is the number of input features per feature group.",
+        constraint("Group counts are positive, and at most one of them is greater than 1."),
         (
-            "The sizes, strides and dilations of the window are positive, and its sizes equal the kernel's "
-            "spatial sizes."
+            constraint(
+                "Both group counts divide the kernel's output feature size; `batch_group_count` divides the input's "
+                "batch size, and `feature_group_count` its feature size."
+            )
         ),
-        "Negative padding does not remove more elements than there are.",
-        "The output feature dimension of the kernel is static.",
-        "A sparse kernel has 1xN sparsity: it stores one of every N elements.",
-        "The result is an array, and it is complex if an operand is; its element type may be declared.",
+        constraint("The kernel's input feature size is the number of input features per feature group."),
+        (
+            constraint(
+                "The sizes, strides and dilations of the window are positive, and its sizes equal the kernel's "
+                "spatial sizes."
+            )
+        ),
+        constraint("Negative padding does not remove more elements than there are."),
+        constraint("The output feature dimension of the kernel is static."),
+        constraint("A sparse kernel has 1xN sparsity: it stores one of every N elements."),
+        constraint("The result is an array, and it is complex if an operand is; its element type may be declared."),
     ),
 )

@@ -34,7 +34,7 @@ from xlapy.opcodes.attributes.dimensions import (
     Window,
     drop_default_precision,
 )
-from xlapy.opcodes.registry import CalledComputationSlot, Effect, OpDef, ProgramShapes, at_least
+from xlapy.opcodes.registry import CalledComputationSlot, Effect, OpDef, ProgramShapes, at_least, constraint
 from xlapy.opcodes.requirements import compatible_ignoring_dynamic
 
 
@@ -131,14 +131,14 @@ def _check_constraints(shape: Shape, operands: Sequence[Shape], constraints: Seq
         raise ShapeError(f"custom-call has {len(operands)} operands, {len(constraints)} operand_layout_constraints")
     if not _has_layout(shape):
         raise ShapeError(f"custom-call with operand_layout_constraints needs a layout in its shape, declared {shape}")
-    for number, (operand, constraint) in enumerate(zip(operands, constraints, strict=True)):
-        if not compatible_ignoring_dynamic(operand, constraint):
+    for number, (operand, wanted) in enumerate(zip(operands, constraints, strict=True)):
+        if not compatible_ignoring_dynamic(operand, wanted):
             raise ShapeError(
                 f"custom-call: operand {number} is {operand.to_text(layout=False)}, "
-                f"its layout constraint {constraint.to_text(layout=False)}"
+                f"its layout constraint {wanted.to_text(layout=False)}"
             )
-        if not _has_layout(constraint):
-            raise ShapeError(f"custom-call: the layout constraint of operand {number} has no layout: {constraint}")
+        if not _has_layout(wanted):
+            raise ShapeError(f"custom-call: the layout constraint of operand {number} has no layout: {wanted}")
 
 
 def _has_layout(shape: Shape) -> bool:
@@ -155,11 +155,15 @@ CUSTOM_CALL = OpDef(
     summary="Calls the code that is registered under the name `custom_call_target`.",
     operands="operands*",
     constraints=(
-        "`api_version` is given.",
-        ("`operand_layout_constraints` has one shape per operand, equal to the operand's except for the layout."),
-        "An alias pairs a subshape of the result with an equal subshape of an operand.",
-        "XLA's own targets Pin and Unpin take exactly one alias.",
-        "XLA's own target GetRngSeed takes no operands and returns u64[].",
+        constraint("`api_version` is given."),
+        (
+            constraint(
+                "`operand_layout_constraints` has one shape per operand, equal to the operand's except for the layout."
+            )
+        ),
+        constraint("An alias pairs a subshape of the result with an equal subshape of an operand."),
+        constraint("XLA's own targets Pin and Unpin take exactly one alias."),
+        constraint("XLA's own target GetRngSeed takes no operands and returns u64[]."),
     ),
     arity=at_least(0),
     attributes=CustomCallAttributes,

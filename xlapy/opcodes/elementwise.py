@@ -17,7 +17,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.float_formats import HALF, SINGLE, FloatFormat
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumCodec, attribute, attributes
-from xlapy.opcodes.registry import InferRule, OpDef, ProgramShapes, exactly
+from xlapy.opcodes.registry import InferRule, OpDef, ProgramShapes, constraint, exactly
 from xlapy.opcodes.requirements import compatible_ignoring_dynamic, require_array
 
 TypeTest = Callable[[PrimitiveType], bool]
@@ -98,7 +98,7 @@ def _unary_op(name: str, summary: str, allowed: str, infer: InferRule) -> OpDef:
         arity=exactly(1),
         summary=summary,
         operands="operand",
-        constraints=("The operand is an array.", f"Its elements are {allowed}."),
+        constraints=(constraint("The operand is an array."), constraint(f"Its elements are {allowed}.")),
         infer=infer,
         elementwise=True,
     )
@@ -200,14 +200,14 @@ def _binary(name: str, summary: str, test: TypeTest, allowed: str, *, commutativ
             raise ShapeError(f"{name} takes {allowed} elements, given operands {shape.to_text(layout=False)}")
         return shape
 
-    shapes = "Both operands are arrays of the same element type and dimensions."
+    shapes = constraint("Both operands are arrays of the same element type and dimensions.")
     return OpDef(
         name=name,
         family="elementwise",
         arity=exactly(2),
         summary=summary,
         operands="lhs rhs",
-        constraints=(shapes,) if test is is_array_type else (shapes, f"Their elements are {allowed}."),
+        constraints=(shapes,) if test is is_array_type else (shapes, constraint(f"Their elements are {allowed}.")),
         infer=infer,
         elementwise=True,
         commutative=commutative,
@@ -292,8 +292,8 @@ COMPLEX = OpDef(
     summary="The complex numbers with the given real and imaginary parts.",
     operands="real imag",
     constraints=(
-        "Both operands are arrays of the same element type and dimensions.",
-        "The element type is f32 or f64.",
+        constraint("Both operands are arrays of the same element type and dimensions."),
+        constraint("The element type is f32 or f64."),
     ),
     arity=exactly(2),
     infer=_infer_complex,
@@ -370,11 +370,13 @@ COMPARE = OpDef(
     summary=("Compares elements: pred values that are true where `lhs direction rhs` holds; `type` selects the order."),
     operands="lhs rhs",
     constraints=(
-        "Both operands are arrays of the same element type and dimensions.",
-        "Complex elements are compared only with EQ and NE.",
+        constraint("Both operands are arrays of the same element type and dimensions."),
+        constraint("Complex elements are compared only with EQ and NE."),
         (
-            "`type` is the order of the element type: SIGNED, UNSIGNED (also for pred) or FLOAT; for floats "
-            "also TOTALORDER."
+            constraint(
+                "`type` is the order of the element type: SIGNED, UNSIGNED (also for pred) or FLOAT; for floats "
+                "also TOTALORDER."
+            )
         ),
     ),
     arity=exactly(2),
@@ -430,9 +432,9 @@ CLAMP = OpDef(
     summary=("Limits the operand to the range from min to max; max if min > max."),
     operands="min operand max",
     constraints=(
-        "All three operands are arrays of the same element type.",
-        "Each bound is a scalar or has the dimensions of the operand.",
-        "The elements are not complex.",
+        constraint("All three operands are arrays of the same element type."),
+        constraint("Each bound is a scalar or has the dimensions of the operand."),
+        constraint("The elements are not complex."),
     ),
     arity=exactly(3),
     infer=_infer_clamp,
@@ -444,9 +446,9 @@ SELECT = OpDef(
     summary="The element of on_true where pred is true, and of on_false elsewhere.",
     operands="pred on_true on_false",
     constraints=(
-        "All three operands are arrays, and pred has elements of type pred.",
-        "on_true and on_false have the same element type and dimensions.",
-        "pred is a scalar or has the dimensions of the values.",
+        constraint("All three operands are arrays, and pred has elements of type pred."),
+        constraint("on_true and on_false have the same element type and dimensions."),
+        constraint("pred is a scalar or has the dimensions of the values."),
     ),
     arity=exactly(3),
     infer=_infer_select,
@@ -518,7 +520,7 @@ CONVERT = OpDef(
         "complex number to a real type drops the imaginary part."
     ),
     operands="operand",
-    constraints=("The operand is an array, and the result has the same dimensions.",),
+    constraints=(constraint("The operand is an array, and the result has the same dimensions."),),
     arity=exactly(1),
     check=_check_convert,
     elementwise=True,
@@ -532,13 +534,15 @@ BITCAST_CONVERT = OpDef(
     ),
     operands="operand",
     constraints=(
-        "Operand and result are arrays.",
-        "The element types are both real or both complex.",
-        "One of the two bit widths divides the other.",
-        "Widening from B to B' bits requires a last dimension of size B'/B.",
+        constraint("Operand and result are arrays."),
+        constraint("The element types are both real or both complex."),
+        constraint("One of the two bit widths divides the other."),
+        constraint("Widening from B to B' bits requires a last dimension of size B'/B."),
         (
-            "The result has the operand's dimensions; narrowing from B to B' bits appends a dimension of size "
-            "B/B', and widening removes the last dimension."
+            constraint(
+                "The result has the operand's dimensions; narrowing from B to B' bits appends a dimension of size "
+                "B/B', and widening removes the last dimension."
+            )
         ),
     ),
     arity=exactly(1),
@@ -581,9 +585,9 @@ REDUCE_PRECISION = OpDef(
     ),
     operands="operand",
     constraints=(
-        "The operand is an array of floating-point elements.",
-        "`exponent_bits` is at least 1.",
-        "`mantissa_bits` is at least 0.",
+        constraint("The operand is an array of floating-point elements."),
+        constraint("`exponent_bits` is at least 1."),
+        constraint("`mantissa_bits` is at least 0."),
     ),
     arity=exactly(1),
     attributes=ReducePrecisionAttributes,

@@ -17,7 +17,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Ints, Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
-from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, exactly
+from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, constraint, exactly
 from xlapy.opcodes.requirements import (
     compatible_ignoring_dynamic,
     elements_of,
@@ -185,30 +185,40 @@ GATHER = OpDef(
     ),
     operands="operand start_indices",
     constraints=(
-        "Operands are arrays, and the indices are integers.",
+        constraint("Operands are arrays, and the indices are integers."),
         (
-            "`index_vector_dim` is a dimension of the indices, or equal to their rank; then each element is an "
-            "index vector of size 1."
+            constraint(
+                "`index_vector_dim` is a dimension of the indices, or equal to their rank; then each element is an "
+                "index vector of size 1."
+            )
         ),
-        "`offset_dims` are distinct dimensions of the result in ascending order.",
+        constraint("`offset_dims` are distinct dimensions of the result in ascending order."),
         (
-            "`start_index_map` has one entry per component of an index vector; the entries are distinct "
-            "dimensions of the operand."
-        ),
-        (
-            "`collapsed_slice_dims` and `operand_batching_dims` are disjoint lists of distinct dimensions of "
-            "the operand in ascending order. The batch, not the index vector, determines the position in a "
-            "batching dimension that is also in `start_index_map`."
-        ),
-        (
-            "`start_indices_batching_dims` are distinct dimensions of the indices other than "
-            "`index_vector_dim`, paired one to one with `operand_batching_dims`."
+            constraint(
+                "`start_index_map` has one entry per component of an index vector; the entries are distinct "
+                "dimensions of the operand."
+            )
         ),
         (
-            "There is one slice size per dimension of the operand, from 0 to its size; it is 0 or 1 for a "
-            "collapsed or batching dimension."
+            constraint(
+                "`collapsed_slice_dims` and `operand_batching_dims` are disjoint lists of distinct dimensions of "
+                "the operand in ascending order. The batch, not the index vector, determines the position in a "
+                "batching dimension that is also in `start_index_map`."
+            )
         ),
-        "The number of offset, collapsed and batching dimensions is the rank of the operand.",
+        (
+            constraint(
+                "`start_indices_batching_dims` are distinct dimensions of the indices other than "
+                "`index_vector_dim`, paired one to one with `operand_batching_dims`."
+            )
+        ),
+        (
+            constraint(
+                "There is one slice size per dimension of the operand, from 0 to its size; it is 0 or 1 for a "
+                "collapsed or batching dimension."
+            )
+        ),
+        constraint("The number of offset, collapsed and batching dimensions is the rank of the operand."),
     ),
     arity=exactly(2),
     attributes=GatherAttributes,
@@ -350,38 +360,56 @@ SCATTER = OpDef(
     ),
     operands="operands* scatter_indices updates*",
     constraints=(
-        "Operands are arrays, and the indices are integers.",
+        constraint("Operands are arrays, and the indices are integers."),
         (
-            "`index_vector_dim` is a dimension of the indices, or equal to their rank; then each element is an "
-            "index vector of size 1."
-        ),
-        ("There is one array of updates per operand; all operands have equal dimensions, and so do all updates."),
-        (
-            "The rank of the updates is the number of index dimensions without `index_vector_dim`, plus the "
-            "number of `update_window_dims`."
-        ),
-        "`update_window_dims` are distinct dimensions of the updates in ascending order.",
-        (
-            "`inserted_window_dims` are distinct dimensions of the operand in ascending order, and none of them "
-            "is in `input_batching_dims`."
-        ),
-        "The number of window, inserted and batching dimensions is the rank of the operand.",
-        (
-            "`scatter_dims_to_operand_dims` has one entry per component of an index vector; the entries are "
-            "distinct dimensions of the operand. The batch, not the index vector, determines the position in a "
-            "batching dimension among them."
+            constraint(
+                "`index_vector_dim` is a dimension of the indices, or equal to their rank; then each element is an "
+                "index vector of size 1."
+            )
         ),
         (
-            "`scatter_indices_batching_dims` are distinct dimensions of the indices other than "
-            "`index_vector_dim`, paired one to one with `input_batching_dims`."
+            constraint(
+                "There is one array of updates per operand; all operands have equal dimensions, and so do all updates."
+            )
         ),
         (
-            "A window is not larger than the operand in any dimension, and the other dimension sizes of the "
-            "updates are those of the indices."
+            constraint(
+                "The rank of the updates is the number of index dimensions without `index_vector_dim`, plus the "
+                "number of `update_window_dims`."
+            )
+        ),
+        constraint("`update_window_dims` are distinct dimensions of the updates in ascending order."),
+        (
+            constraint(
+                "`inserted_window_dims` are distinct dimensions of the operand in ascending order, and none of them "
+                "is in `input_batching_dims`."
+            )
+        ),
+        constraint("The number of window, inserted and batching dimensions is the rank of the operand."),
+        (
+            constraint(
+                "`scatter_dims_to_operand_dims` has one entry per component of an index vector; the entries are "
+                "distinct dimensions of the operand. The batch, not the index vector, determines the position in a "
+                "batching dimension among them."
+            )
         ),
         (
-            "The computation takes N current values and N updates, and returns N values. All are scalars; value "
-            "i and update i have the element type of operand i, and so do the updates."
+            constraint(
+                "`scatter_indices_batching_dims` are distinct dimensions of the indices other than "
+                "`index_vector_dim`, paired one to one with `input_batching_dims`."
+            )
+        ),
+        (
+            constraint(
+                "A window is not larger than the operand in any dimension, and the other dimension sizes of the "
+                "updates are those of the indices."
+            )
+        ),
+        (
+            constraint(
+                "The computation takes N current values and N updates, and returns N values. All are scalars; value "
+                "i and update i have the element type of operand i, and so do the updates."
+            )
         ),
     ),
     arity=at_least(3),

@@ -13,7 +13,7 @@ from xlapy.base.element_types import C128, F32, F64
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGERS, Attributes, EnumCodec, attribute, attributes
-from xlapy.opcodes.registry import OpDef, ProgramShapes, exactly
+from xlapy.opcodes.registry import OpDef, ProgramShapes, constraint, exactly
 from xlapy.opcodes.requirements import require_arrays, same_size
 
 
@@ -51,8 +51,8 @@ CHOLESKY = OpDef(
     ),
     operands="a",
     constraints=(
-        "The operand is an array of floating-point or complex elements.",
-        "The operand has at least rank 2, and its last two dimensions have equal sizes.",
+        constraint("The operand is an array of floating-point or complex elements."),
+        constraint("The operand has at least rank 2, and its last two dimensions have equal sizes."),
     ),
     arity=exactly(1),
     attributes=CholeskyAttributes,
@@ -118,11 +118,11 @@ TRIANGULAR_SOLVE = OpDef(
     summary="Solves op(a) x = b, or x op(a) = b, for triangular matrices a.",
     operands="a b",
     constraints=(
-        "Both operands are arrays of the same floating-point or complex element type.",
-        "a has at least rank 2, and its last two dimensions have equal sizes.",
-        "Both operands have the same rank and equal batch dimensions.",
-        "The dimension of b that is multiplied by a has the size of a's last two dimensions.",
-        "`transpose_a` is specified.",
+        constraint("Both operands are arrays of the same floating-point or complex element type."),
+        constraint("a has at least rank 2, and its last two dimensions have equal sizes."),
+        constraint("Both operands have the same rank and equal batch dimensions."),
+        constraint("The dimension of b that is multiplied by a has the size of a's last two dimensions."),
+        constraint("`transpose_a` is specified."),
     ),
     arity=exactly(2),
     attributes=TriangularSolveAttributes,
@@ -206,13 +206,15 @@ FFT = OpDef(
     ),
     operands="operand",
     constraints=(
-        "The operand is an array.",
-        "`fft_length` has 1 to 3 entries, none negative.",
-        "RFFT takes f32 or f64 elements; the other transforms take complex elements.",
-        "The operand has at least as many dimensions as `fft_length` has entries.",
+        constraint("The operand is an array."),
+        constraint("`fft_length` has 1 to 3 entries, none negative."),
+        constraint("RFFT takes f32 or f64 elements; the other transforms take complex elements."),
+        constraint("The operand has at least as many dimensions as `fft_length` has entries."),
         (
-            "The innermost dimensions have the sizes in `fft_length`; for IRFFT, the last one has size "
-            "`fft_length[-1] // 2 + 1`."
+            constraint(
+                "The innermost dimensions have the sizes in `fft_length`; for IRFFT, the last one has size "
+                "`fft_length[-1] // 2 + 1`."
+            )
         ),
     ),
     arity=exactly(1),

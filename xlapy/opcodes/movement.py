@@ -28,7 +28,7 @@ from xlapy.opcodes.attributes.codecs import (
     attributes,
 )
 from xlapy.opcodes.attributes.dimensions import PADDING, SLICE_RANGES, PaddingConfig, SliceRanges
-from xlapy.opcodes.registry import OpDef, ProgramShapes, at_least, exactly
+from xlapy.opcodes.registry import OpDef, ProgramShapes, at_least, constraint, exactly
 from xlapy.opcodes.requirements import require_array, require_dimension, require_distinct
 
 _INT32_MAX = 2**31 - 1
@@ -96,10 +96,10 @@ BROADCAST = OpDef(
     summary=("Repeats the operand along new dimensions: operand dimension i becomes result dimension `dimensions[i]`."),
     operands="operand",
     constraints=(
-        "The operand is an array, and the result has the same element type.",
-        "`dimensions` has one entry per dimension of the operand.",
-        "The entries are distinct dimensions of the result.",
-        "A dimension keeps its size; a dimension of size 1 is not expanded.",
+        constraint("The operand is an array, and the result has the same element type."),
+        constraint("`dimensions` has one entry per dimension of the operand."),
+        constraint("The entries are distinct dimensions of the result."),
+        constraint("A dimension keeps its size; a dimension of size 1 is not expanded."),
     ),
     arity=exactly(1),
     attributes=BroadcastAttributes,
@@ -213,9 +213,9 @@ RESHAPE = OpDef(
     summary="Changes the dimensions; the elements keep their row-major order.",
     operands="operand",
     constraints=(
-        "The operand is an array, and the result has the same element type.",
-        "The result has the same number of elements.",
-        "`inferred_dimension` is a dimension of the result, or -1.",
+        constraint("The operand is an array, and the result has the same element type."),
+        constraint("The result has the same number of elements."),
+        constraint("`inferred_dimension` is a dimension of the result, or -1."),
     ),
     arity=exactly(1),
     attributes=ReshapeAttributes,
@@ -246,10 +246,10 @@ DYNAMIC_RESHAPE = OpDef(
     summary="A reshape to sizes that are only known at run time; the declared sizes are upper bounds.",
     operands="operand dim_sizes*",
     constraints=(
-        "The operand is an array, and the result has the same element type.",
-        "The declared shape has the same number of elements as the operand.",
-        "There is one size per dimension of the result.",
-        "Sizes have the shape s32[].",
+        constraint("The operand is an array, and the result has the same element type."),
+        constraint("The declared shape has the same number of elements as the operand."),
+        constraint("There is one size per dimension of the result."),
+        constraint("Sizes have the shape s32[]."),
     ),
     arity=at_least(1),
     check=_check_dynamic_reshape,
@@ -294,8 +294,8 @@ TRANSPOSE = OpDef(
     summary="Reorders the dimensions: dimension i of the result is dimension `dimensions[i]` of the operand.",
     operands="operand",
     constraints=(
-        "The operand is an array.",
-        "`dimensions` is a permutation of the operand's dimensions.",
+        constraint("The operand is an array."),
+        constraint("`dimensions` is a permutation of the operand's dimensions."),
     ),
     arity=exactly(1),
     attributes=DimensionsAttributes,
@@ -307,8 +307,8 @@ REVERSE = OpDef(
     summary="Reverses the order of the elements along each of `dimensions`.",
     operands="operand",
     constraints=(
-        "The operand is an array.",
-        "`dimensions` are distinct dimensions of the operand.",
+        constraint("The operand is an array."),
+        constraint("`dimensions` are distinct dimensions of the operand."),
     ),
     arity=exactly(1),
     attributes=DimensionsAttributes,
@@ -381,13 +381,15 @@ SHUFFLE = OpDef(
     ),
     operands="operand",
     constraints=(
-        "The operand is an array.",
-        "`dimensions` are distinct dimensions of the operand.",
-        "Mode rotate takes one shift per dimension and no indices.",
-        "Mode permute takes indices and no shifts.",
+        constraint("The operand is an array."),
+        constraint("`dimensions` are distinct dimensions of the operand."),
+        constraint("Mode rotate takes one shift per dimension and no indices."),
+        constraint("Mode permute takes indices and no shifts."),
         (
-            "The indices are integers with the operand's dimensions (or size 1 where they are broadcast). If "
-            "several dimensions are shuffled, an additional innermost dimension holds the coordinates."
+            constraint(
+                "The indices are integers with the operand's dimensions (or size 1 where they are broadcast). If "
+                "several dimensions are shuffled, an additional innermost dimension holds the coordinates."
+            )
         ),
     ),
     arity=exactly(1),
@@ -432,9 +434,9 @@ CONCATENATE = OpDef(
     summary="Concatenates arrays along one dimension, in the order of the operands.",
     operands="operands*",
     constraints=(
-        "Operands are arrays of the same element type.",
-        "The dimension is a dimension of the operands.",
-        "Operands have equal sizes in all other dimensions.",
+        constraint("Operands are arrays of the same element type."),
+        constraint("The dimension is a dimension of the operands."),
+        constraint("Operands have equal sizes in all other dimensions."),
     ),
     arity=at_least(1),
     attributes=DimensionAttributes,
@@ -482,10 +484,10 @@ SLICE = OpDef(
     summary="Every stride-th element from the start to the limit (exclusive) in each dimension.",
     operands="operand",
     constraints=(
-        "The operand is an array.",
-        "`slice` has one range per dimension.",
-        "0 <= start <= limit <= size.",
-        "Strides are at least 1.",
+        constraint("The operand is an array."),
+        constraint("`slice` has one range per dimension."),
+        constraint("0 <= start <= limit <= size."),
+        constraint("Strides are at least 1."),
     ),
     arity=exactly(1),
     attributes=SliceAttributes,
@@ -536,10 +538,10 @@ PAD = OpDef(
     ),
     operands="operand padding_value",
     constraints=(
-        "The operand is an array, and the padding value is a scalar of the same element type.",
-        "`padding` has one entry per dimension.",
-        "Interior padding is not negative.",
-        "Negative padding does not remove more elements than there are.",
+        constraint("The operand is an array, and the padding value is a scalar of the same element type."),
+        constraint("`padding` has one entry per dimension."),
+        constraint("Interior padding is not negative."),
+        constraint("Negative padding does not remove more elements than there are."),
     ),
     arity=exactly(2),
     attributes=PadAttributes,
@@ -608,10 +610,10 @@ DYNAMIC_SLICE = OpDef(
     ),
     operands="operand start_indices*",
     constraints=(
-        "The operand is an array.",
-        "There is one start index per dimension, as separate scalars or in one vector.",
-        "The start indices are integers of the same type.",
-        "There is one slice size per dimension, from 0 to the operand's size.",
+        constraint("The operand is an array."),
+        constraint("There is one start index per dimension, as separate scalars or in one vector."),
+        constraint("The start indices are integers of the same type."),
+        constraint("There is one slice size per dimension, from 0 to the operand's size."),
     ),
     arity=at_least(1),
     attributes=DynamicSliceAttributes,
@@ -658,10 +660,10 @@ DYNAMIC_UPDATE_SLICE = OpDef(
     ),
     operands="operand update start_indices*",
     constraints=(
-        "Operand and update are arrays of the same element type.",
-        "The update has the operand's rank and is not larger than the operand in any dimension.",
-        "There is one start index per dimension, as separate scalars or in one vector.",
-        "The start indices are integers of the same type.",
+        constraint("Operand and update are arrays of the same element type."),
+        constraint("The update has the operand's rank and is not larger than the operand in any dimension."),
+        constraint("There is one start index per dimension, as separate scalars or in one vector."),
+        constraint("The start indices are integers of the same type."),
     ),
     arity=at_least(2),
     infer=_infer_dynamic_update_slice,
@@ -705,8 +707,8 @@ BITCAST = OpDef(
     summary="Reinterprets the bytes with another shape, element type or layout.",
     operands="operand",
     constraints=(
-        "Operand and result are arrays.",
-        "Both have the same number of bytes.",
+        constraint("Operand and result are arrays."),
+        constraint("Both have the same number of bytes."),
     ),
     arity=exactly(1),
     check=_check_bitcast,
@@ -748,8 +750,8 @@ GET_DIMENSION_SIZE = OpDef(
     summary="The size of one dimension at run time, as s32.",
     operands="operand",
     constraints=(
-        "The operand is an array that has the dimension.",
-        "The size fits into s32.",
+        constraint("The operand is an array that has the dimension."),
+        constraint("The size fits into s32."),
     ),
     arity=exactly(1),
     attributes=DimensionAttributes,
@@ -761,9 +763,9 @@ SET_DIMENSION_SIZE = OpDef(
     summary="Makes one dimension of the operand dynamic: elements at index `size` and above are padding.",
     operands="operand size",
     constraints=(
-        "The operand is an array that has the dimension.",
-        "The size has the shape s32[].",
-        "The bound of the dimension fits into s32.",
+        constraint("The operand is an array that has the dimension."),
+        constraint("The size has the shape s32[]."),
+        constraint("The bound of the dimension fits into s32."),
     ),
     arity=exactly(2),
     attributes=DimensionAttributes,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import FLOAT, INTEGER, Attributes, attribute, attributes
-from xlapy.opcodes.registry import OpDef, ProgramShapes, exactly
+from xlapy.opcodes.registry import OpDef, ProgramShapes, constraint, exactly
 from xlapy.opcodes.requirements import require_arrays, require_dimension, same_size
 
 
@@ -88,11 +88,11 @@ BATCH_NORM_TRAINING = OpDef(
     ),
     operands="operand scale offset",
     constraints=(
-        "All operands are arrays.",
-        "`feature_index` is a dimension of the operand.",
-        "The operand has floating-point elements.",
-        "The vectors are floating-point and have rank 1.",
-        "Each vector has one value per feature.",
+        constraint("All operands are arrays."),
+        constraint("`feature_index` is a dimension of the operand."),
+        constraint("The operand has floating-point elements."),
+        constraint("The vectors are floating-point and have rank 1."),
+        constraint("Each vector has one value per feature."),
     ),
     arity=exactly(3),
     attributes=BatchNormAttributes,
@@ -104,11 +104,11 @@ BATCH_NORM_INFERENCE = OpDef(
     summary="Normalizes each feature by the given mean and variance, then scales it and adds the offset.",
     operands="operand scale offset mean variance",
     constraints=(
-        "All operands are arrays.",
-        "`feature_index` is a dimension of the operand.",
-        "The operand has floating-point elements.",
-        "The vectors are floating-point and have rank 1.",
-        "Each vector has one value per feature.",
+        constraint("All operands are arrays."),
+        constraint("`feature_index` is a dimension of the operand."),
+        constraint("The operand has floating-point elements."),
+        constraint("The vectors are floating-point and have rank 1."),
+        constraint("Each vector has one value per feature."),
     ),
     arity=exactly(5),
     attributes=BatchNormAttributes,
@@ -120,12 +120,12 @@ BATCH_NORM_GRAD = OpDef(
     summary="The gradients of batch-norm-training with respect to operand, scale and offset.",
     operands="operand scale mean variance grad_output",
     constraints=(
-        "All operands are arrays.",
-        "`feature_index` is a dimension of the operand.",
-        "The operand has floating-point elements.",
-        "The vectors are floating-point and have rank 1.",
-        "Each vector has one value per feature.",
-        "grad_output is floating-point and has the dimensions of the operand.",
+        constraint("All operands are arrays."),
+        constraint("`feature_index` is a dimension of the operand."),
+        constraint("The operand has floating-point elements."),
+        constraint("The vectors are floating-point and have rank 1."),
+        constraint("Each vector has one value per feature."),
+        constraint("grad_output is floating-point and has the dimensions of the operand."),
     ),
     arity=exactly(5),
     attributes=BatchNormAttributes,

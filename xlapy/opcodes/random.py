@@ -15,7 +15,7 @@ from xlapy.base.element_types import PRED, U64
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumCodec, attribute, attributes
-from xlapy.opcodes.registry import Effect, OpDef, ProgramShapes, at_least, exactly
+from xlapy.opcodes.registry import Effect, OpDef, ProgramShapes, at_least, constraint, exactly
 from xlapy.opcodes.requirements import compatible_ignoring_dynamic, require_arrays, require_shape
 
 
@@ -61,9 +61,9 @@ RNG = OpDef(
     ),
     operands="a b",
     constraints=(
-        "There are two operands, which are scalars of the result's element type.",
-        "rng_normal returns floating-point elements.",
-        "rng_uniform returns floating-point, integer or pred elements.",
+        constraint("There are two operands, which are scalars of the result's element type."),
+        constraint("rng_normal returns floating-point elements."),
+        constraint("rng_uniform returns floating-point, integer or pred elements."),
     ),
     arity=at_least(0),
     attributes=RngAttributes,
@@ -112,9 +112,9 @@ RNG_BIT_GENERATOR = OpDef(
     summary="The next state, and random bits that depend only on the algorithm and the initial state.",
     operands="initial_state",
     constraints=(
-        "The state is an array.",
-        "The shape is (state, bits) with the shape of the operand for the state, or only the bits.",
-        "The bits are an array.",
+        constraint("The state is an array."),
+        constraint("The shape is (state, bits) with the shape of the operand for the state, or only the bits."),
+        constraint("The bits are an array."),
     ),
     arity=exactly(1),
     attributes=RngBitGeneratorAttributes,
@@ -184,10 +184,10 @@ STOCHASTIC_CONVERT = OpDef(
     ),
     operands="operand random",
     constraints=(
-        "Both operands are arrays of the same dimensions.",
-        "The operand has floating-point elements.",
-        "The random numbers are unsigned integers of the operand's width.",
-        "The result is an array of the operand's dimensions.",
+        constraint("Both operands are arrays of the same dimensions."),
+        constraint("The operand has floating-point elements."),
+        constraint("The random numbers are unsigned integers of the operand's width."),
+        constraint("The result is an array of the operand's dimensions."),
     ),
     arity=exactly(2),
     check=_check_stochastic_convert,

@@ -17,7 +17,7 @@ from xlapy.base.shape_fields import UNBOUNDED
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, INTEGERS, Attributes, attribute, attributes
 from xlapy.opcodes.attributes.dimensions import WINDOW, Window
 from xlapy.opcodes.movement import DimensionsAttributes
-from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, exactly
+from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, constraint, exactly
 from xlapy.opcodes.requirements import (
     compatible_ignoring_dynamic,
     elements_of,
@@ -99,12 +99,17 @@ REDUCE = OpDef(
     summary="Combines all elements along `dimensions` with a computation, starting from the initial values.",
     operands="operands* init_values*",
     constraints=(
-        "Operands and initial values are arrays.",
-        "Operands have equal dimensions.",
-        "`dimensions` are distinct dimensions of the operands.",
-        "The computation takes 2N parameters for N operands: the accumulators, then the elements.",
-        ("The computation returns N scalars; result i has the type of accumulator i, element i and initial value i."),
-        "Each result has the element type of its operand.",
+        constraint("Operands and initial values are arrays."),
+        constraint("Operands have equal dimensions."),
+        constraint("`dimensions` are distinct dimensions of the operands."),
+        constraint("The computation takes 2N parameters for N operands: the accumulators, then the elements."),
+        (
+            constraint(
+                "The computation returns N scalars; result i has the type of accumulator i, "
+                "element i and initial value i."
+            )
+        ),
+        constraint("Each result has the element type of its operand."),
     ),
     arity=at_least(2, multiple=2),
     attributes=ReduceAttributes,
@@ -153,14 +158,16 @@ REDUCE_WINDOW = OpDef(
     ),
     operands="operands* init_values*",
     constraints=(
-        "Operands and initial values are arrays.",
-        "Operands have equal dimensions.",
+        constraint("Operands and initial values are arrays."),
+        constraint("Operands have equal dimensions."),
         (
-            "The computation takes 2N parameters for N operands and returns N scalars; result i has the type of "
-            "accumulator i, element i, initial value i and operand i."
+            constraint(
+                "The computation takes 2N parameters for N operands and returns N scalars; result i has the type of "
+                "accumulator i, element i, initial value i and operand i."
+            )
         ),
-        "The window has one dimension per dimension of the operands.",
-        "The sizes, strides and dilations of the window are positive.",
+        constraint("The window has one dimension per dimension of the operands."),
+        constraint("The sizes, strides and dilations of the window are positive."),
     ),
     arity=at_least(2, multiple=2),
     attributes=WindowAttributes,
@@ -199,12 +206,16 @@ SELECT_AND_SCATTER = OpDef(
     ),
     operands="operand source init_value",
     constraints=(
-        "Operands are arrays.",
-        "`select` takes two scalars of the operand's element type and returns pred[].",
-        ("`scatter` takes two scalars and returns one; all have the type of the initial value and of `source`."),
-        "The window has one dimension per dimension of the operand.",
-        "`source` has one element per position of the window over the operand.",
-        "The sizes, strides and dilations of the window are positive.",
+        constraint("Operands are arrays."),
+        constraint("`select` takes two scalars of the operand's element type and returns pred[]."),
+        (
+            constraint(
+                "`scatter` takes two scalars and returns one; all have the type of the initial value and of `source`."
+            )
+        ),
+        constraint("The window has one dimension per dimension of the operand."),
+        constraint("`source` has one element per position of the window over the operand."),
+        constraint("The sizes, strides and dilations of the window are positive."),
     ),
     arity=exactly(3),
     attributes=WindowAttributes,
@@ -272,9 +283,13 @@ MAP = OpDef(
     summary="Applies a computation on scalars to the elements at each index.",
     operands="operands*",
     constraints=(
-        "Operands are arrays of equal dimensions; scalars may stand for arrays of the same element type.",
-        "`dimensions` are all dimensions, in order.",
-        ("The computation takes one scalar per operand, with the operand's element type, and returns a scalar."),
+        constraint("Operands are arrays of equal dimensions; scalars may stand for arrays of the same element type."),
+        constraint("`dimensions` are all dimensions, in order."),
+        (
+            constraint(
+                "The computation takes one scalar per operand, with the operand's element type, and returns a scalar."
+            )
+        ),
     ),
     arity=at_least(1),
     attributes=MapAttributes,
@@ -403,12 +418,17 @@ SCAN = OpDef(
     ),
     operands="inputs* carries*",
     constraints=(
-        "Inputs are arrays.",
-        "There is exactly one dimension, and all inputs and outputs have the same size in it.",
-        ("There is at least one input or output besides the carries, and there are not more carries than operands."),
-        "The body takes one value per operand and returns one value per result.",
-        "The body's parameters have the shapes of the inputs without that dimension, and of the carries.",
-        "The body's results have the shapes of the outputs without that dimension, and of the carries.",
+        constraint("Inputs are arrays."),
+        constraint("There is exactly one dimension, and all inputs and outputs have the same size in it."),
+        (
+            constraint(
+                "There is at least one input or output besides the carries, "
+                "and there are not more carries than operands."
+            )
+        ),
+        constraint("The body takes one value per operand and returns one value per result."),
+        constraint("The body's parameters have the shapes of the inputs without that dimension, and of the carries."),
+        constraint("The body's results have the shapes of the outputs without that dimension, and of the carries."),
     ),
     arity=at_least(1),
     attributes=ScanAttributes,

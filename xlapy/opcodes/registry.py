@@ -10,8 +10,10 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from xlapy.base.error_codes import operands as codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -106,6 +108,17 @@ def at_least(count: int, multiple: int = 1) -> Arity:
     return Arity(count, VARIADIC, multiple)
 
 
+class Constraint(NamedTuple):
+    """A requirement of an op in one sentence, and the codes of the errors if it is violated."""
+
+    text: str
+    codes: tuple[ErrorCode, ...]
+
+
+def constraint(text: str, *codes: ErrorCode) -> Constraint:
+    return Constraint(text, codes)
+
+
 REGISTRY: dict[str, OpDef] = {}
 """Every op by its name in HLO text."""
 
@@ -128,8 +141,8 @@ class OpDef:
     """A sentence that says what the op computes."""
     operands: str = ""
     """The names of the operands; a name that ends in `*` stands for any number: `operand start_indices*`."""
-    constraints: tuple[str, ...] = ()
-    """The requirements of the shape rule beyond the arity, one sentence each."""
+    constraints: tuple[Constraint, ...] = ()
+    """The requirements of the shape rule beyond the arity."""
     attributes: type[Attributes] = NoAttributes
     infer: InferRule | None = None
     check: CheckRule | None = None
@@ -190,12 +203,12 @@ class OpDef:
         """Infers the result shape; raises `ShapeError` if the operands are illegal or the shape must be declared."""
         self.check_arity(len(operands))
         if self.infer is None:
-            raise ShapeError(f"{self.name}: the result shape cannot be inferred; declare it")
+            raise ShapeError(codes.INFERRED_SHAPE, f"{self.name}: the result shape cannot be inferred; declare it")
         return self.infer(operands, attributes, programs)
 
     def check_arity(self, count: int) -> None:
         if not self.arity.accepts(count):
-            raise ShapeError(f"{self.name} takes {self.arity}, given {count}")
+            raise ShapeError(codes.OPERAND_COUNT, f"{self.name} takes {self.arity}, given {count}")
 
     def verify(
         self,
@@ -217,8 +230,9 @@ class OpDef:
         if not compatible_ignoring_dynamic(inferred, shape):
             given = ", ".join(operand.to_text(layout=False) for operand in operands)
             raise ShapeError(
+                codes.RESULT_SHAPE,
                 f"{self.name} of ({given}) has shape {inferred.to_text(layout=False)}, "
-                f"declared {shape.to_text(layout=False)}"
+                f"declared {shape.to_text(layout=False)}",
             )
 
 

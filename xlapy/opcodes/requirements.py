@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlapy.base.error_codes import operands as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -49,7 +50,7 @@ def same_size(a: int, b: int) -> bool:
 
 def require_array(name: str, operand: Shape, what: str = "operand") -> None:
     if not operand.is_array:
-        raise ShapeError(f"{name} takes arrays, {what} is {operand.to_text(layout=False)}")
+        raise ShapeError(codes.ARRAY_OPERAND, f"{name} takes arrays, {what} is {operand.to_text(layout=False)}")
 
 
 def require_arrays(name: str, operands: Sequence[Shape]) -> None:
@@ -59,31 +60,39 @@ def require_arrays(name: str, operands: Sequence[Shape]) -> None:
 
 def require_token(name: str, operands: Sequence[Shape], number: int) -> None:
     if not operands[number].is_token:
-        raise ShapeError(f"{name} takes a token as operand {number}, given {operands[number].to_text(layout=False)}")
+        raise ShapeError(
+            codes.TOKEN_OPERAND,
+            f"{name} takes a token as operand {number}, given {operands[number].to_text(layout=False)}",
+        )
 
 
 def require_shape(name: str, declared: Shape, expected: Shape) -> None:
     if not compatible_ignoring_dynamic(declared, expected):
         raise ShapeError(
-            f"{name} has shape {expected.to_text(layout=False)}, declared {declared.to_text(layout=False)}"
+            codes.RESULT_SHAPE,
+            f"{name} has shape {expected.to_text(layout=False)}, declared {declared.to_text(layout=False)}",
         )
 
 
 def require_dimension(name: str, what: str, dimension: int, operand: Shape) -> None:
     if not 0 <= dimension < operand.rank:
         raise ShapeError(
-            f"{name}: {what} {dimension} is out of bounds for {operand.to_text(layout=False)} of rank {operand.rank}"
+            codes.DIMENSION_NUMBER,
+            f"{name}: {what} {dimension} is out of bounds for {operand.to_text(layout=False)} of rank {operand.rank}",
         )
 
 
 def require_distinct(name: str, what: str, dimensions: Sequence[int]) -> None:
     if len(set(dimensions)) < len(dimensions):
-        raise ShapeError(f"{name}: {what} {list(dimensions)} repeat a dimension")
+        raise ShapeError(codes.DISTINCT_DIMENSIONS, f"{name}: {what} {list(dimensions)} repeat a dimension")
 
 
 def require_programs(name: str, programs: Sequence[ProgramShape], count: int) -> None:
     if len(programs) != count:
-        raise ShapeError(f"{name} calls {count} computation{'' if count == 1 else 's'}, given {len(programs)}")
+        raise ShapeError(
+            codes.CALLED_COMPUTATIONS,
+            f"{name} calls {count} computation{'' if count == 1 else 's'}, given {len(programs)}",
+        )
 
 
 def elements_of(shape: Shape) -> tuple[Shape, ...]:

@@ -14,7 +14,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, Attributes, attribute, attributes
 from xlapy.opcodes.movement import DimensionAttributes
-from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, exactly
+from xlapy.opcodes.registry import CalledComputationSlot, OpDef, ProgramShapes, at_least, constraint, exactly
 from xlapy.opcodes.requirements import (
     compatible_ignoring_dynamic,
     one_or_tuple,
@@ -74,10 +74,15 @@ SORT = OpDef(
     ),
     operands="operands*",
     constraints=(
-        "Operands are arrays of equal dimensions.",
-        "The dimension is a dimension of the operands.",
-        "The comparator returns pred[].",
-        ("The comparator takes two scalars per operand: parameters 2k and 2k+1 have the element type of operand k."),
+        constraint("Operands are arrays of equal dimensions."),
+        constraint("The dimension is a dimension of the operands."),
+        constraint("The comparator returns pred[]."),
+        (
+            constraint(
+                "The comparator takes two scalars per operand: "
+                "parameters 2k and 2k+1 have the element type of operand k."
+            )
+        ),
     ),
     arity=at_least(1),
     attributes=SortAttributes,
@@ -124,9 +129,9 @@ TOPK = OpDef(
     ),
     operands="operand",
     constraints=(
-        "The operand is an array of at least rank 1.",
-        "The elements are not complex.",
-        "`k` is between 0 and the size of the last dimension.",
+        constraint("The operand is an array of at least rank 1."),
+        constraint("The elements are not complex."),
+        constraint("`k` is between 0 and the size of the last dimension."),
     ),
     arity=exactly(1),
     attributes=TopKAttributes,

@@ -13,7 +13,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOLS, INTEGER, LITERAL, Attributes, attribute, attributes
-from xlapy.opcodes.registry import OpDef, ProgramShapes, exactly
+from xlapy.opcodes.registry import OpDef, ProgramShapes, constraint, exactly
 from xlapy.opcodes.requirements import require_dimension
 
 
@@ -43,8 +43,8 @@ PARAMETER = OpDef(
     family="sources",
     summary="The computation's argument with the given number.",
     constraints=(
-        "The parameters of a computation are numbered from 0 without gaps.",
-        "`parameter_replication` has one entry per leaf of the shape.",
+        constraint("The parameters of a computation are numbered from 0 without gaps."),
+        constraint("`parameter_replication` has one entry per leaf of the shape."),
     ),
     arity=exactly(0),
     attributes=ParameterAttributes,
@@ -109,8 +109,8 @@ IOTA = OpDef(
     family="sources",
     summary="Counts 0, 1, 2, ... along `iota_dimension`; the values are constant along all other dimensions.",
     constraints=(
-        "The result is an array of integer, floating-point or complex elements.",
-        "`iota_dimension` is a dimension of the result.",
+        constraint("The result is an array of integer, floating-point or complex elements."),
+        constraint("`iota_dimension` is a dimension of the result."),
     ),
     arity=exactly(0),
     attributes=IotaAttributes,

@@ -16,7 +16,7 @@ from xlapy.base.element_types import U32
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, SHAPE, STRING, Attributes, attribute, attributes
-from xlapy.opcodes.registry import AsyncRole, Effect, OpDef, ProgramShapes, exactly
+from xlapy.opcodes.registry import AsyncRole, Effect, OpDef, ProgramShapes, constraint, exactly
 from xlapy.opcodes.requirements import compatible_ignoring_dynamic, elements_of, require_shape, require_token
 
 _CONTEXT = Shape.scalar(U32)
@@ -59,9 +59,9 @@ INFEED = OpDef(
     summary="The next value from the host's infeed queue, and a token.",
     operands="token",
     constraints=(
-        "The operand is a token.",
-        "The shape is (data, token[]).",
-        "The data is an array or a tuple of arrays.",
+        constraint("The operand is a token."),
+        constraint("The shape is (data, token[])."),
+        constraint("The data is an array or a tuple of arrays."),
     ),
     arity=exactly(1),
     attributes=InfeedAttributes,
@@ -100,8 +100,8 @@ OUTFEED = OpDef(
     summary="Sends a value to the host's outfeed queue, and returns a token.",
     operands="operand token",
     constraints=(
-        "Operand 1 is a token.",
-        "`outfeed_shape` is the shape of the operand.",
+        constraint("Operand 1 is a token."),
+        constraint("`outfeed_shape` is the shape of the operand."),
     ),
     arity=exactly(2),
     attributes=OutfeedAttributes,
@@ -137,7 +137,7 @@ SEND = OpDef(
     family="transfer",
     summary="Starts to send a value to the `recv` of the same channel, or to the host.",
     operands="operand token",
-    constraints=("Operand 1 is a token.",),
+    constraints=(constraint("Operand 1 is a token."),),
     arity=exactly(2),
     attributes=ChannelAttributes,
     infer=_infer_send,
@@ -167,7 +167,7 @@ SEND_DONE = OpDef(
     family="transfer",
     summary="Waits until the value is sent, and returns a token.",
     operands="context",
-    constraints=("The operand has the shape (buffer, u32[], token[]).",),
+    constraints=(constraint("The operand has the shape (buffer, u32[], token[])."),),
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_send_done,
@@ -193,8 +193,8 @@ RECV = OpDef(
     summary="Starts to receive a value from the `send` of the same channel, or from the host.",
     operands="token",
     constraints=(
-        "The operand is a token.",
-        "The shape is (buffer, u32[], token[]).",
+        constraint("The operand is a token."),
+        constraint("The shape is (buffer, u32[], token[])."),
     ),
     arity=exactly(1),
     attributes=ChannelAttributes,
@@ -219,7 +219,7 @@ RECV_DONE = OpDef(
     family="transfer",
     summary="Waits until the value is received, and returns it with a token.",
     operands="context",
-    constraints=("The operand has the shape (buffer, u32[], token[]).",),
+    constraints=(constraint("The operand has the shape (buffer, u32[], token[])."),),
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_recv_done,
@@ -278,8 +278,8 @@ COPY_DONE = OpDef(
     summary="Waits for a copy and returns its destination.",
     operands="context",
     constraints=(
-        "The operand has the shape (destination, source, u32[]).",
-        "Destination and source have the same shape.",
+        constraint("The operand has the shape (destination, source, u32[])."),
+        constraint("Destination and source have the same shape."),
     ),
     arity=exactly(1),
     infer=_infer_copy_done,

@@ -12,7 +12,7 @@ from typing import Any
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, attribute, attributes
-from xlapy.opcodes.registry import OpDef, ProgramShapes, at_least, exactly
+from xlapy.opcodes.registry import OpDef, ProgramShapes, at_least, constraint, exactly
 
 
 def _infer_tuple(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
@@ -52,8 +52,8 @@ GET_TUPLE_ELEMENT = OpDef(
     summary="One element of a tuple.",
     operands="operand",
     constraints=(
-        "The operand is a tuple.",
-        "`index` is the index of an element.",
+        constraint("The operand is a tuple."),
+        constraint("`index` is the index of an element."),
     ),
     arity=exactly(1),
     attributes=GetTupleElementAttributes,

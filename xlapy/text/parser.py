@@ -55,7 +55,7 @@ def parse_hlo(text: str, verify: bool = True, filename: str | None = None) -> Mo
     except ParseError as error:
         if filename is None or error.filename is not None:
             raise
-        raise ParseError.at(text, error.offset, error.message, filename) from None
+        raise ParseError.at(text, error.offset, error.code, error.message, filename) from None
     if verify:
         verify_module(module)
     return module

@@ -26,6 +26,7 @@ COMMANDS = {
     "profile": "Show where the time of a run goes.",
     "tune": "Measure other plans of a program's kernels, and keep the faster ones.",
     "explain": "Follow one instruction from source line to assembly.",
+    "explain-error": "Describe the rule behind the code of an error.",
     "diff": "Compare two modules, or a module before and after each pass.",
     "bisect": "Find the pass or kernel that makes a program wrong.",
     "bench": "Time programs on cpu and on XLA:CPU.",
@@ -35,7 +36,8 @@ COMMANDS = {
     "cache": "Show or clear the cache of compiled programs.",
     "demo": "Train a classifier of handwritten digits.",
 }
-"""The commands with their help lines, in order. Each is the attribute of its name in `xlapy.tools.<name>`."""
+"""The commands with their help lines, in order. Each is the attribute of its name in `xlapy.tools.<name>`, with
+`_` for `-`."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as of shells: 128 and the number of SIGINT."""
@@ -50,7 +52,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"xlapy.tools.{cmd_name}"), cmd_name)
+        attribute = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"xlapy.tools.{attribute}"), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -15,6 +15,7 @@ from typing import Literal, NoReturn
 
 from xlapy.base.arguments.checking import checked_class, eager_arguments
 from xlapy.base.arguments.copying import not_copied
+from xlapy.base.error_codes.code import UNCLASSIFIED, ErrorCode
 from xlapy.base.errors import BuilderError, InvalidArgumentError, ShapeError, VerificationError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -399,17 +400,19 @@ def builder_of(name: str, operands: Sequence[object]) -> XlaBuilder:
     return found.builder
 
 
-def fail(name: str, message: str) -> NoReturn:
+def fail(name: str, code: ErrorCode | str, message: str | None = None) -> NoReturn:
     """Raises `BuilderError` with the message `model.py:12: name: message`."""
-    raise BuilderError(located(f"{name}: {message}"))
+    if message is None:
+        code, message = UNCLASSIFIED, code
+    raise BuilderError(code, located(f"{name}: {message}"))
 
 
 def as_builder_error(name: str, error: ShapeError | InvalidArgumentError) -> BuilderError:
     """Returns the error as a BuilderError at the user's line. The op's name is prefixed unless the message starts with
     it.
     """
-    message = str(error)
+    message = error.message
     if not message.startswith((f"{name}:", f"{name} ")):
         message = f"{name}: {message}"
     kind = OperandError if isinstance(error, ShapeError) else BuilderError
-    return kind(located(message))
+    return kind(error.code, located(message))

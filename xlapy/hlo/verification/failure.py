@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from xlapy.base.error_codes.code import UNCLASSIFIED, ErrorCode
 from xlapy.base.errors import VerificationError
 from xlapy.hlo.instruction import Instruction
 
 
-def fail(instruction: Instruction, message: str) -> NoReturn:
+def fail(instruction: Instruction, code: ErrorCode | str, message: str | None = None) -> NoReturn:
     """Raises `VerificationError` naming the computation, the instruction and its op."""
     parent = instruction.parent
     where = "" if parent is None else f"{parent.name}: "
-    raise VerificationError(f"{where}{instruction.name} ({instruction.op.name}): {message}")
+    if message is None:
+        code, message = UNCLASSIFIED, code
+    raise VerificationError(code, f"{where}{instruction.name} ({instruction.op.name}): {message}")

@@ -140,7 +140,7 @@ class HostProgram:
         try:
             if frame["error"]:
                 error = read_error(frame["error"])
-                if error.code == CANCELED:
+                if error.status == CANCELED:
                     shared.ended.wait(_CAUSE_SECONDS)  # the device whose failure canceled the launch tells why
                 raise error
             self._execute(frame, program, shared, number)

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from xlapy.base.concurrency.forking import fork_safe_lock
+from xlapy.base.error_codes.code import UNCLASSIFIED, split_code
 from xlapy.base.errors import (
     ExecutionError,
     InvalidArgumentError,
@@ -39,11 +40,15 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 
 class FailedLaunchError(ExecutionError):
-    """The error of a launch that failed after its call had returned. code: see above."""
+    """The error of a launch that failed after its call had returned. status: the code of absl::Status, see above."""
 
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
+    def __init__(self, message: str, status: int) -> None:
+        message, code = split_code(message)
+        super().__init__(code or UNCLASSIFIED, message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.status)
 
 
 class _InvalidArgumentLaunchError(FailedLaunchError, InvalidArgumentError):
@@ -75,8 +80,8 @@ def read_error(address: int) -> FailedLaunchError:
     """The error in a record of the engine. Its cause is an exception in Python, if there was one recently."""
     record = Record("error", address)
     message = read_bytes(record["message"], record["message_size"]).decode("utf-8", "replace")
-    code = record["code"]
-    error = _KINDS.get(code, FailedLaunchError)(message, code)
+    status = record["code"]
+    error = _KINDS.get(status, FailedLaunchError)(message, status)
     error.__cause__ = _causes.get(message)
     return error
 
@@ -119,5 +124,5 @@ def _message(error: BaseException) -> str:
 
 def _code(error: BaseException) -> int:
     if isinstance(error, FailedLaunchError):
-        return error.code
+        return error.status
     return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)

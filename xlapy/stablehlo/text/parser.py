@@ -30,7 +30,7 @@ def parse_text(text: str, filename: str | None = None) -> ir.Operation:
     except ParseError as error:
         if filename is None or error.filename is not None:
             raise
-        raise ParseError.at(text, error.offset, error.message, filename) from None
+        raise ParseError.at(text, error.offset, error.code, error.message, filename) from None
 
 
 def parse_attribute(text: str) -> Any:

@@ -183,7 +183,7 @@ _OTHER_TYPES = {
 
 
 def _refusals_of_unary(op: str) -> list[Refusal]:
-    shape, message = _OTHER_TYPES[opcodes.lookup(op).constraints[1]]
+    shape, message = _OTHER_TYPES[opcodes.lookup(op).constraints[1].text]
     return [
         Refusal(op, 1, f"f32[2] {op}((f32[2]))", f"{op} takes arrays, operand is (f32[2])"),
         Refusal(op, 2, f"{shape} {op}({shape})", f"{op} {message}"),
@@ -192,7 +192,7 @@ def _refusals_of_unary(op: str) -> list[Refusal]:
 
 def _refusals_of_binary(op: str) -> list[Refusal]:
     constraints = opcodes.lookup(op).constraints
-    illegal = [_OTHER_TYPES[each] for each in constraints[1:]]
+    illegal = [_OTHER_TYPES[each.text] for each in constraints[1:]]
     return [
         Refusal(op, 1, f"s32[2] {op}(token[], s32[2])", f"{op} takes arrays, lhs is token[]"),
         Refusal(

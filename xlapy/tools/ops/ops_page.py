@@ -15,7 +15,7 @@ from typing import Any
 
 from xlapy import ops
 from xlapy.opcodes.attributes.codecs import Attributes, EnumCodec, Field
-from xlapy.opcodes.registry import REGISTRY, Effect, OpDef
+from xlapy.opcodes.registry import REGISTRY, Constraint, Effect, OpDef
 from xlapy.reference import definition_of
 from xlapy.testing.accepted_types import accepted_types, describe
 from xlapy.testing.examples import Example, examples_of
@@ -141,7 +141,13 @@ _EFFECTS = {
 def _constraints(op: OpDef) -> str:
     if not op.constraints:
         return ""
-    return "\n".join(["Constraints:\n", *(f"{number}. {text}" for number, text in enumerate(op.constraints, 1))])
+    rules = [f"{number}. {_constraint(each)}" for number, each in enumerate(op.constraints, 1)]
+    return "\n".join(["Constraints:\n", *rules])
+
+
+def _constraint(constraint: Constraint) -> str:
+    """Returns the sentence with the codes of its errors: `Operands are arrays. [E1001]`."""
+    return f"{constraint.text} [{', '.join(constraint.codes)}]"
 
 
 def _definition(op: OpDef) -> str:

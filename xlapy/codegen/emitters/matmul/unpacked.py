@@ -131,8 +131,8 @@ class InnerProducts:
         with builder.loop(width // tile_columns) as tile:
             columns = [first[1] + tile * tile_columns + column for column in range(tile_columns)]
             for number, total in enumerate(self.sums(batch, rows, columns)):
-                row, column = divmod(number, tile_columns)
-                totals.store(tile * tile_columns + (row * width + column), total)
+                offset = number // tile_columns * width + number % tile_columns
+                totals.store(tile * tile_columns + offset, total)
         lanes = min(dot.lanes, 1 << (width - 1).bit_length())
         with (
             builder.loop(block_extent(builder, first[0], dot.rows, tile_rows)) as row,

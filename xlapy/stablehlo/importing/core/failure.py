@@ -24,15 +24,16 @@ class ImportFailure(Exception):
         the line with a caret, or a `VerificationError` if the program was not read from text.
         """
         operation = self.operation
-        message = f"{operation.name}: {self.error}"
+        code, message = self.error.code, f"{operation.name}: {self.error.message}"
         if isinstance(self.error, UnsupportedError):
-            return UnsupportedError(f"{_position_prefix(operation, filename)}{message}")
+            return UnsupportedError(code, f"{_position_prefix(operation, filename)}{message}")
         if text is None or not operation.text_line:
-            return VerificationError(f"{_position_prefix(operation, filename)}{message}")
+            return VerificationError(code, f"{_position_prefix(operation, filename)}{message}")
         lines = text.split("\n", operation.text_line)
         line = lines[operation.text_line - 1] if len(lines) >= operation.text_line else ""
         offset = sum(len(before) + 1 for before in lines[: operation.text_line - 1]) + operation.text_column - 1
         return ParseError(
+            code,
             message,
             offset=offset,
             line=operation.text_line,
