@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlapy.base.element_types import S32, U32
+from xlapy.base.error_codes import collectives as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Ints, Shape
 from xlapy.base.shape_fields import UNBOUNDED
@@ -96,15 +98,20 @@ def _check_groups(name: str, groups: ReplicaGroups, mode: GroupMode, uniform: bo
     rows = groups.groups
     if not rows:
         if mode is GroupMode.FLATTENED_ID:
-            raise ShapeError(f"{name} with use_global_device_ids=true needs replica_groups, given none")
+            raise ShapeError(
+                codes.GROUPS_GIVEN, f"{name} with use_global_device_ids=true needs replica_groups, given none"
+            )
         return
     if not all(rows):
-        raise ShapeError(f"{name}: replica_groups {groups.to_text()} have an empty group")
+        raise ShapeError(codes.EMPTY_GROUP, f"{name}: replica_groups {groups.to_text()} have an empty group")
     ids = sorted(identifier for row in rows for identifier in row)
     if ids != list(range(len(ids))):
-        raise ShapeError(f"{name}: replica_groups {groups.to_text()} must hold each id from 0 to {len(ids) - 1} once")
+        raise ShapeError(
+            codes.GROUP_IDS,
+            f"{name}: replica_groups {groups.to_text()} must hold each id from 0 to {len(ids) - 1} once",
+        )
     if uniform and len({len(row) for row in rows}) > 1:
-        raise ShapeError(f"{name}: replica_groups {groups.to_text()} must all have the same size")
+        raise ShapeError(codes.GROUP_SIZES, f"{name}: replica_groups {groups.to_text()} must all have the same size")
 
 
 def _checked_group_mode(name: str, attrs: GroupedAttributes, uniform: bool = True) -> GroupMode:
@@ -112,7 +119,7 @@ def _checked_group_mode(name: str, attrs: GroupedAttributes, uniform: bool = Tru
     try:
         mode = group_mode(attrs.channel_id, getattr(attrs, "use_global_device_ids", None))
     except ShapeError as error:
-        raise ShapeError(f"{name}: {error}") from error
+        raise ShapeError(error.code, f"{name}: {error.message}") from error
     _check_groups(name, attrs.replica_groups, mode, uniform)
     return mode
 
@@ -125,7 +132,8 @@ def _check_shards(name: str, shards: int, groups: ReplicaGroups, mode: GroupMode
     fits = shards == size if mode is not GroupMode.CROSS_REPLICA_AND_PARTITION else size == 0 or shards % size == 0
     if not fits:
         raise ShapeError(
-            f"{name}: the shapes imply {shards} shards, but replica_groups {groups.to_text()} have {size} members"
+            codes.SHARD_COUNT,
+            f"{name}: the shapes imply {shards} shards, but replica_groups {groups.to_text()} have {size} members",
         )
 
 
@@ -135,11 +143,14 @@ def _check_reducer(name: str, operands: Sequence[Shape], programs: ProgramShapes
     program = programs[0]
     for shape in (*program.parameters, *(s for _, s in program.result.leaves())):
         if not shape.is_scalar:
-            raise ShapeError(f"{name}: the reducer must take and return scalars, given {program.to_text()}")
+            raise ShapeError(
+                codes.COLLECTIVE_REDUCER, f"{name}: the reducer must take and return scalars, given {program.to_text()}"
+            )
     results = len(list(program.result.leaves()))
     if len(program.parameters) != 2 * results or results not in (1, len(operands)):
         raise ShapeError(
-            f"{name} of {len(operands)} operands needs a reducer of two scalars, given {program.to_text()}"
+            codes.COLLECTIVE_REDUCER,
+            f"{name} of {len(operands)} operands needs a reducer of two scalars, given {program.to_text()}",
         )
 
 
@@ -192,7 +203,8 @@ def _check_result_arrays(name: str, result: Shape, operands: Sequence[Shape], di
     arrays = result.tuple_shapes if len(operands) > 1 else (result,)
     if len(arrays) != len(operands) or not all(a.is_array for a in arrays):
         raise ShapeError(
-            f"{name} of {len(operands)} operands returns as many arrays, declared {result.to_text(layout=False)}"
+            codes.COLLECTIVE_RESULTS,
+            f"{name} of {len(operands)} operands returns as many arrays, declared {result.to_text(layout=False)}",
         )
     for operand in (*operands, arrays[0]):
         require_dimension(name, "dimension", dimension, operand)
@@ -212,16 +224,25 @@ ALL_GATHER = OpDef(
     ),
     operands="operands*",
     constraints=(
-        constraint("Operands are arrays."),
-        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
-        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
-        constraint("All replica groups have the same size."),
-        constraint("The dimension exists in every operand."),
-        (
-            constraint(
-                "There is one result per operand; its shape is that of the operand with the size of the dimension "
-                "multiplied by the number of members."
-            )
+        constraint("Operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "`use_global_device_ids` requires a `channel_id` and replica groups.",
+            codes.GROUPS_GIVEN,
+            codes.CHANNEL_GIVEN,
+        ),
+        constraint(
+            "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+            codes.EMPTY_GROUP,
+            codes.GROUP_IDS,
+        ),
+        constraint("All replica groups have the same size.", codes.GROUP_SIZES),
+        constraint("The dimension exists in every operand.", shared.DIMENSION_NUMBER),
+        constraint(
+            "There is one result per operand; its shape is that of the operand with the size of the dimension "
+            "multiplied by the number of members.",
+            shared.RESULT_SHAPE,
+            codes.SHARD_COUNT,
+            codes.COLLECTIVE_RESULTS,
         ),
     ),
     arity=at_least(1),
@@ -236,7 +257,10 @@ def _check_all_gather_start(
 ) -> None:
     """Requires the result (operands, gathered)."""
     if len(shape.tuple_shapes) != 2:
-        raise ShapeError(f"all-gather-start has shape (operands, gathered), declared {shape.to_text(layout=False)}")
+        raise ShapeError(
+            codes.START_SHAPE,
+            f"all-gather-start has shape (operands, gathered), declared {shape.to_text(layout=False)}",
+        )
     require_shape("all-gather-start: the first element", shape.tuple_shapes[0], one_or_tuple(operands))
     _check_gathered("all-gather-start", shape.tuple_shapes[1], operands, attrs)
 
@@ -247,17 +271,26 @@ ALL_GATHER_START = OpDef(
     summary="Starts an all-gather; the result is (operands, gathered).",
     operands="operands*",
     constraints=(
-        constraint("Operands are arrays."),
-        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
-        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
-        constraint("All replica groups have the same size."),
-        constraint("The dimension exists in every operand."),
-        constraint("The shape is (operands, gathered)."),
-        (
-            constraint(
-                "There is one result per operand; its shape is that of the operand with the size of the dimension "
-                "multiplied by the number of members."
-            )
+        constraint("Operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "`use_global_device_ids` requires a `channel_id` and replica groups.",
+            codes.GROUPS_GIVEN,
+            codes.CHANNEL_GIVEN,
+        ),
+        constraint(
+            "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+            codes.EMPTY_GROUP,
+            codes.GROUP_IDS,
+        ),
+        constraint("All replica groups have the same size.", codes.GROUP_SIZES),
+        constraint("The dimension exists in every operand.", shared.DIMENSION_NUMBER),
+        constraint("The shape is (operands, gathered).", shared.RESULT_SHAPE, codes.START_SHAPE),
+        constraint(
+            "There is one result per operand; its shape is that of the operand with the size of the dimension "
+            "multiplied by the number of members.",
+            shared.RESULT_SHAPE,
+            codes.SHARD_COUNT,
+            codes.COLLECTIVE_RESULTS,
         ),
     ),
     arity=at_least(1),
@@ -270,7 +303,9 @@ ALL_GATHER_START = OpDef(
 
 def _second_element(name: str, operand: Shape) -> Shape:
     if len(operand.tuple_shapes) < 2:
-        raise ShapeError(f"{name} takes (operands, results, ...), given {operand.to_text(layout=False)}")
+        raise ShapeError(
+            codes.DONE_OPERAND, f"{name} takes (operands, results, ...), given {operand.to_text(layout=False)}"
+        )
     return operand.tuple_shapes[1]
 
 
@@ -283,7 +318,7 @@ ALL_GATHER_DONE = OpDef(
     family="collectives",
     summary="Waits for an all-gather and returns its result.",
     operands="operand",
-    constraints=(constraint("The operand is a tuple of at least two elements."),),
+    constraints=(constraint("The operand is a tuple of at least two elements.", codes.DONE_OPERAND),),
     arity=exactly(1),
     infer=_infer_all_gather_done,
     effect=Effect.SIDE_EFFECT,
@@ -317,14 +352,21 @@ ALL_REDUCE = OpDef(
     summary=("Combines the operands of all members of a group with a computation; every member receives the result."),
     operands="operands*",
     constraints=(
-        constraint("Operands are arrays."),
-        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
-        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
-        (
-            constraint(
-                "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
-                "and N values and return N scalars."
-            )
+        constraint("Operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "`use_global_device_ids` requires a `channel_id` and replica groups.",
+            codes.GROUPS_GIVEN,
+            codes.CHANNEL_GIVEN,
+        ),
+        constraint(
+            "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+            codes.EMPTY_GROUP,
+            codes.GROUP_IDS,
+        ),
+        constraint(
+            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+            "and N values and return N scalars.",
+            codes.COLLECTIVE_REDUCER,
         ),
     ),
     arity=at_least(1),
@@ -346,14 +388,21 @@ ALL_REDUCE_START = OpDef(
     summary="Starts an all-reduce; the result has the shape of the reduced operands.",
     operands="operands*",
     constraints=(
-        constraint("Operands are arrays."),
-        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
-        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
-        (
-            constraint(
-                "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
-                "and N values and return N scalars."
-            )
+        constraint("Operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "`use_global_device_ids` requires a `channel_id` and replica groups.",
+            codes.GROUPS_GIVEN,
+            codes.CHANNEL_GIVEN,
+        ),
+        constraint(
+            "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+            codes.EMPTY_GROUP,
+            codes.GROUP_IDS,
+        ),
+        constraint(
+            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+            "and N values and return N scalars.",
+            codes.COLLECTIVE_REDUCER,
         ),
     ),
     arity=at_least(1),
@@ -397,8 +446,9 @@ def reduce_scatter_shape(operands: Sequence[Shape], dimension: int, shard_count:
         size = operand.dimensions[dimension]
         if size % shard_count:
             raise ShapeError(
+                codes.GROUP_SIZE_DIVIDES,
                 f"reduce-scatter: dimension {dimension} of {operand.to_text(layout=False)} must be divisible by "
-                f"the number of shards {shard_count}"
+                f"the number of shards {shard_count}",
             )
         return size // shard_count
 
@@ -430,22 +480,31 @@ REDUCE_SCATTER = OpDef(
     ),
     operands="operands*",
     constraints=(
-        constraint("Operands are arrays."),
-        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
-        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
-        constraint("All replica groups have the same size."),
-        (
-            constraint(
-                "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
-                "and N values and return N scalars."
-            )
+        constraint("Operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "`use_global_device_ids` requires a `channel_id` and replica groups.",
+            codes.GROUPS_GIVEN,
+            codes.CHANNEL_GIVEN,
         ),
-        constraint("The dimension exists in every operand."),
-        (
-            constraint(
-                "There is one result per operand; its shape is that of the operand with the size of the dimension "
-                "divided by the number of members, without remainder."
-            )
+        constraint(
+            "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+            codes.EMPTY_GROUP,
+            codes.GROUP_IDS,
+        ),
+        constraint("All replica groups have the same size.", codes.GROUP_SIZES),
+        constraint(
+            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+            "and N values and return N scalars.",
+            codes.COLLECTIVE_REDUCER,
+        ),
+        constraint("The dimension exists in every operand.", shared.DIMENSION_NUMBER),
+        constraint(
+            "There is one result per operand; its shape is that of the operand with the size of the dimension "
+            "divided by the number of members, without remainder.",
+            shared.RESULT_SHAPE,
+            codes.SHARD_COUNT,
+            codes.GROUP_SIZE_DIVIDES,
+            codes.COLLECTIVE_RESULTS,
         ),
     ),
     arity=at_least(1),
@@ -465,14 +524,16 @@ def _infer_rooted(name: str, operands: Sequence[Shape], has_dynamic_root: bool) 
     data, root = operands[:-1], operands[-1]
     if not data:
         raise ShapeError(
+            codes.ROOT_OPERAND,
             f"{name} with has_dynamic_root=true takes data operands "
-            f"before the root, given only {root.to_text(layout=False)}"
+            f"before the root, given only {root.to_text(layout=False)}",
         )
     wanted = Shape.array(S32, (len(data),))
     if not compatible_ignoring_dynamic(root, wanted):
         raise ShapeError(
+            codes.ROOT_OPERAND,
             f"{name}: the root of {len(data)} data operands must be "
-            f"{wanted.to_text(layout=False)}, given {root.to_text(layout=False)}"
+            f"{wanted.to_text(layout=False)}, given {root.to_text(layout=False)}",
         )
     return one_or_tuple(data)
 
@@ -502,21 +563,27 @@ COLLECTIVE_REDUCE = OpDef(
     ),
     operands="operands*",
     constraints=(
-        constraint("Operands are arrays."),
-        constraint("`use_global_device_ids` requires a `channel_id` and replica groups."),
-        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
-        constraint("All replica groups have the same size."),
-        (
-            constraint(
-                "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
-                "and N values and return N scalars."
-            )
+        constraint("Operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "`use_global_device_ids` requires a `channel_id` and replica groups.",
+            codes.GROUPS_GIVEN,
+            codes.CHANNEL_GIVEN,
         ),
-        (
-            constraint(
-                "With `has_dynamic_root`, the last operand is an s32 vector with one root for each of the other "
-                "operands, of which there is at least one."
-            )
+        constraint(
+            "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+            codes.EMPTY_GROUP,
+            codes.GROUP_IDS,
+        ),
+        constraint("All replica groups have the same size.", codes.GROUP_SIZES),
+        constraint(
+            "The computation takes two scalars and returns one; for N operands it may also take N accumulators "
+            "and N values and return N scalars.",
+            codes.COLLECTIVE_REDUCER,
+        ),
+        constraint(
+            "With `has_dynamic_root`, the last operand is an s32 vector with one root for each of the other "
+            "operands, of which there is at least one.",
+            codes.ROOT_OPERAND,
         ),
     ),
     arity=at_least(1),
@@ -546,32 +613,38 @@ def _infer_all_to_all(operands: Sequence[Shape], attrs: AllToAllAttributes, _: P
         return _infer_split_all_to_all(operands, attrs.split_dimension, members)
     if members and len(operands) != members:
         raise ShapeError(
+            codes.EXCHANGED_OPERANDS,
             f"all-to-all takes one operand per member: {len(operands)} operands, "
-            f"replica_groups {attrs.replica_groups.to_text()} have {members} members"
+            f"replica_groups {attrs.replica_groups.to_text()} have {members} members",
         )
     for number, operand in enumerate(operands):
         if not operand.compatible(operands[0]):
             raise ShapeError(
+                codes.EXCHANGED_SHAPES,
                 f"all-to-all: operand 0 is {operands[0].to_text(layout=False)}, "
-                f"operand {number} is {operand.to_text(layout=False)}"
+                f"operand {number} is {operand.to_text(layout=False)}",
             )
         if not same_layout(operand, operands[0]):
             raise ShapeError(
-                f"all-to-all: operand 0 has the layout of {operands[0]}, operand {number} that of {operand}"
+                codes.EXCHANGED_SHAPES,
+                f"all-to-all: operand 0 has the layout of {operands[0]}, operand {number} that of {operand}",
             )
     return Shape.tuple(operands)
 
 
 def _infer_split_all_to_all(operands: Sequence[Shape], dimension: int, members: int) -> Shape:
     if len(operands) != 1:
-        raise ShapeError(f"all-to-all along a dimension takes one operand, given {len(operands)}")
+        raise ShapeError(
+            codes.EXCHANGED_OPERANDS, f"all-to-all along a dimension takes one operand, given {len(operands)}"
+        )
     (operand,) = operands
     require_dimension("all-to-all", "split dimension", dimension, operand)
     size = operand.dimensions[dimension]
     if members and size >= 0 and size % members:
         raise ShapeError(
+            codes.GROUP_SIZE_DIVIDES,
             f"all-to-all: dimension {dimension} of {operand.to_text(layout=False)} "
-            f"must be divisible by the {members} group members"
+            f"must be divisible by the {members} group members",
         )
     return operand
 
@@ -585,15 +658,23 @@ ALL_TO_ALL = OpDef(
     ),
     operands="operands*",
     constraints=(
-        constraint("Operands are arrays."),
-        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
-        constraint("All replica groups have the same size."),
-        (
-            constraint(
-                "With a dimension there is one operand, and its size there is a multiple of the number of members."
-            )
+        constraint("Operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+            codes.EMPTY_GROUP,
+            codes.GROUP_IDS,
         ),
-        constraint("Without a dimension there is one operand per member, all with the same shape and layout."),
+        constraint("All replica groups have the same size.", codes.GROUP_SIZES),
+        constraint(
+            "With a dimension there is one operand, and its size there is a multiple of the number of members.",
+            codes.GROUP_SIZE_DIVIDES,
+            codes.EXCHANGED_OPERANDS,
+        ),
+        constraint(
+            "Without a dimension there is one operand per member, all with the same shape and layout.",
+            codes.EXCHANGED_OPERANDS,
+            codes.EXCHANGED_SHAPES,
+        ),
     ),
     arity=at_least(1),
     attributes=AllToAllAttributes,
@@ -616,14 +697,16 @@ def _infer_ragged_all_to_all(operands: Sequence[Shape], attrs: RaggedAllToAllAtt
     offsets = operands[2]
     if offsets.rank not in (1, 2):
         raise ShapeError(
-            f"ragged-all-to-all: input_offsets must have rank 1 or 2, given {offsets.to_text(layout=False)}"
+            codes.RAGGED_OFFSETS,
+            f"ragged-all-to-all: input_offsets must have rank 1 or 2, given {offsets.to_text(layout=False)}",
         )
     for number in range(3, 6):
         if not compatible_ignoring_dynamic(operands[number], offsets):
             raise ShapeError(
+                codes.RAGGED_OFFSETS,
                 f"ragged-all-to-all: {_RAGGED[number]} must have the "
                 f"shape of input_offsets {offsets.to_text(layout=False)}, "
-                f"given {operands[number].to_text(layout=False)}"
+                f"given {operands[number].to_text(layout=False)}",
             )
     return operands[1]
 
@@ -637,13 +720,16 @@ RAGGED_ALL_TO_ALL = OpDef(
     ),
     operands="input output input_offsets send_sizes output_offsets recv_sizes",
     constraints=(
-        constraint("Operands are arrays."),
-        constraint("Replica groups contain each id from 0 up exactly once, and no group is empty."),
-        constraint("All replica groups have the same size."),
-        (
-            constraint(
-                "The offsets into the input have rank 1 or 2, and the other offsets and sizes have the same shape."
-            )
+        constraint("Operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "Replica groups contain each id from 0 up exactly once, and no group is empty.",
+            codes.EMPTY_GROUP,
+            codes.GROUP_IDS,
+        ),
+        constraint("All replica groups have the same size.", codes.GROUP_SIZES),
+        constraint(
+            "The offsets into the input have rank 1 or 2, and the other offsets and sizes have the same shape.",
+            codes.RAGGED_OFFSETS,
         ),
     ),
     arity=exactly(6),
@@ -679,12 +765,11 @@ COLLECTIVE_BROADCAST = OpDef(
     ),
     operands="operands*",
     constraints=(
-        constraint("Operands are arrays."),
-        (
-            constraint(
-                "With `has_dynamic_root`, the last operand is an s32 vector with one root for each of the other "
-                "operands, of which there is at least one."
-            )
+        constraint("Operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "With `has_dynamic_root`, the last operand is an s32 vector with one root for each of the other "
+            "operands, of which there is at least one.",
+            codes.ROOT_OPERAND,
         ),
     ),
     arity=at_least(1),
@@ -706,13 +791,17 @@ def _check_pairs(name: str, pairs: IntegerLists, most: int) -> None:
     """Requires that each id is source and target at most `most` times: once, or once per slice."""
     for pair in pairs:
         if len(pair) != 2 or min(pair) < 0:
-            raise ShapeError(f"{name}: source_target_pairs must be pairs of ids from 0 on, found {list(pair)}")
+            raise ShapeError(
+                codes.PERMUTATION_PAIRS,
+                f"{name}: source_target_pairs must be pairs of ids from 0 on, found {list(pair)}",
+            )
     for what, ids in (("source", [p[0] for p in pairs]), ("target", [p[1] for p in pairs])):
         for identifier, times in Counter(ids).items():
             if times > most:
                 raise ShapeError(
+                    codes.PERMUTATION_ONCE,
                     f"{name}: {what} {identifier} appears {times} times in "
-                    f"source_target_pairs={INTEGER_LISTS.write(pairs)}, at most {most} allowed"
+                    f"source_target_pairs={INTEGER_LISTS.write(pairs)}, at most {most} allowed",
                 )
 
 
@@ -724,7 +813,8 @@ def _infer_permuted(name: str, operands: Sequence[Shape], attrs: CollectivePermu
         return one_or_tuple(operands), one_or_tuple(operands)
     if len(operands) != 4:
         raise ShapeError(
-            f"{name} with slice_sizes takes input, output and their offsets: 4 operands, given {len(operands)}"
+            codes.PERMUTATION_BUFFERS,
+            f"{name} with slice_sizes takes input, output and their offsets: 4 operands, given {len(operands)}",
         )
     slices = _check_slices(name, operands)
     _check_pairs(name, attrs.source_target_pairs, slices)
@@ -736,16 +826,18 @@ def _check_slices(name: str, operands: Sequence[Shape]) -> int:
     source, target = map(elements_of, operands[:2])
     if operands[0].is_tuple is not operands[1].is_tuple or len(source) != len(target):
         raise ShapeError(
+            codes.PERMUTATION_BUFFERS,
             f"{name}: input {operands[0].to_text(layout=False)} and output "
-            f"{operands[1].to_text(layout=False)} must have the same number of buffers"
+            f"{operands[1].to_text(layout=False)} must have the same number of buffers",
         )
     for buffers, offsets in ((operands[0], operands[2]), (operands[1], operands[3])):
         parts = elements_of(buffers)
         places = offsets.tuple_shapes if buffers.is_tuple else (offsets,)
         if len(parts) != len(places):
             raise ShapeError(
+                codes.PERMUTATION_OFFSETS,
                 f"{name}: offsets {offsets.to_text(layout=False)} must hold "
-                f"one entry for each buffer of {buffers.to_text(layout=False)}"
+                f"one entry for each buffer of {buffers.to_text(layout=False)}",
             )
         for buffer, place in zip(parts, places, strict=True):
             _check_offsets(name, buffer, place)
@@ -759,8 +851,9 @@ def _check_offsets(name: str, buffer: Shape, offsets: Shape) -> None:
     rows = [part.tuple_shapes for part in parts] if nested else [parts]
     if not offsets.is_tuple or any(len(row) != buffer.rank or not all(s.is_array for s in row) for row in rows):
         raise ShapeError(
+            codes.PERMUTATION_OFFSETS,
             f"{name}: offsets into {buffer.to_text(layout=False)} must be a tuple "
-            f"of {buffer.rank} scalars, given {offsets.to_text(layout=False)}"
+            f"of {buffer.rank} scalars, given {offsets.to_text(layout=False)}",
         )
 
 
@@ -774,18 +867,18 @@ COLLECTIVE_PERMUTE = OpDef(
     summary="Sends the operand from each source to its target; a device that is not a target receives zeros.",
     operands="operands*",
     constraints=(
-        constraint("Without `slice_sizes`, operands are arrays."),
-        (
-            constraint(
-                "`source_target_pairs` are pairs of ids of at least 0; an id is a source at most once and a target "
-                "at most once (with slices, once per slice)."
-            )
+        constraint("Without `slice_sizes`, operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "`source_target_pairs` are pairs of ids of at least 0; an id is a source at most once and a target "
+            "at most once (with slices, once per slice).",
+            codes.PERMUTATION_PAIRS,
+            codes.PERMUTATION_ONCE,
         ),
-        (
-            constraint(
-                "With `slice_sizes`, there are four operands: the input, the output, and their offsets with one "
-                "scalar per dimension of each buffer."
-            )
+        constraint(
+            "With `slice_sizes`, there are four operands: the input, the output, and their offsets with one "
+            "scalar per dimension of each buffer.",
+            codes.PERMUTATION_BUFFERS,
+            codes.PERMUTATION_OFFSETS,
         ),
     ),
     arity=at_least(1),
@@ -802,7 +895,8 @@ def _check_collective_permute_start(
     expected = _infer_permuted("collective-permute-start", operands, attrs)
     if len(shape.tuple_shapes) < 2:
         raise ShapeError(
-            f"collective-permute-start has shape (operands, results, ...), declared {shape.to_text(layout=False)}"
+            codes.START_SHAPE,
+            f"collective-permute-start has shape (operands, results, ...), declared {shape.to_text(layout=False)}",
         )
     require_shape("collective-permute-start", shape, Shape.tuple((*expected, *shape.tuple_shapes[2:])))
 
@@ -813,20 +907,20 @@ COLLECTIVE_PERMUTE_START = OpDef(
     summary="Starts a collective-permute; the result is (operands, results, contexts...).",
     operands="operands*",
     constraints=(
-        constraint("Without `slice_sizes`, operands are arrays."),
-        (
-            constraint(
-                "`source_target_pairs` are pairs of ids of at least 0; an id is a source at most once and a target "
-                "at most once (with slices, once per slice)."
-            )
+        constraint("Without `slice_sizes`, operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "`source_target_pairs` are pairs of ids of at least 0; an id is a source at most once and a target "
+            "at most once (with slices, once per slice).",
+            codes.PERMUTATION_PAIRS,
+            codes.PERMUTATION_ONCE,
         ),
-        (
-            constraint(
-                "With `slice_sizes`, there are four operands: the input, the output, and their offsets with one "
-                "scalar per dimension of each buffer."
-            )
+        constraint(
+            "With `slice_sizes`, there are four operands: the input, the output, and their offsets with one "
+            "scalar per dimension of each buffer.",
+            codes.PERMUTATION_BUFFERS,
+            codes.PERMUTATION_OFFSETS,
         ),
-        constraint("The shape is (operands, results, contexts...)."),
+        constraint("The shape is (operands, results, contexts...).", shared.RESULT_SHAPE, codes.START_SHAPE),
     ),
     arity=at_least(1),
     attributes=CollectivePermuteAttributes,
@@ -845,7 +939,7 @@ COLLECTIVE_PERMUTE_DONE = OpDef(
     family="collectives",
     summary="Waits for a collective-permute and returns its result.",
     operands="operand",
-    constraints=(constraint("The operand is a tuple of at least two elements."),),
+    constraints=(constraint("The operand is a tuple of at least two elements.", codes.DONE_OPERAND),),
     arity=exactly(1),
     infer=_infer_collective_permute_done,
     effect=Effect.SIDE_EFFECT,

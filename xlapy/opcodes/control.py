@@ -13,15 +13,16 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.element_types import PRED, S32
+from xlapy.base.error_codes import control as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
-from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.aliasing import OUTPUT_ALIASES, OutputAlias, check_aliases
 from xlapy.opcodes.attributes.codecs import (
     BOOL,
+    COMPUTATION_NAME,
     STRING,
-    AttributeCodec,
     Attributes,
     EnumCodec,
     NoAttributes,
@@ -39,9 +40,17 @@ from xlapy.opcodes.registry import (
     constraint,
     exactly,
 )
-from xlapy.opcodes.requirements import compatible_ignoring_dynamic, is_prefix, require_programs, require_token
+from xlapy.opcodes.requirements import (
+    compatible_ignoring_dynamic,
+    dynamic_in_any,
+    is_prefix,
+    require_programs,
+    require_token,
+)
 
 MAIN_THREAD = "main"
+_PASSED = (codes.PARAMETER_COUNT, codes.PARAMETER_SHAPE)
+_ALIASED = (codes.ALIAS_PLACE, codes.ALIAS_SHAPES)
 
 
 # -- call, while, conditional
@@ -58,12 +67,16 @@ def _check_parameters(name: str, operands: Sequence[Shape], program: ProgramShap
     """Requires one operand per parameter, of a compatible shape; additional operands are allowed if `spare`."""
     count = len(program.parameters)
     if len(operands) < count or (len(operands) > count and not spare):
-        raise ShapeError(f"{name} has {len(operands)} operands, but the called computation is {program.to_text()}")
+        raise ShapeError(
+            codes.PARAMETER_COUNT,
+            f"{name} has {len(operands)} operands, but the called computation is {program.to_text()}",
+        )
     for number, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=False)):
         if not compatible_ignoring_dynamic(operand, parameter):
             raise ShapeError(
+                codes.PARAMETER_SHAPE,
                 f"{name}: parameter {number} of the called computation is {parameter.to_text(layout=False)}, "
-                f"operand {number} is {operand.to_text(layout=False)}"
+                f"operand {number} is {operand.to_text(layout=False)}",
             )
 
 
@@ -79,8 +92,8 @@ CALL = OpDef(
     summary="The result of a computation applied to the operands.",
     operands="operands*",
     constraints=(
-        constraint("There is one operand per parameter of the computation."),
-        constraint("Each operand has the shape of its parameter."),
+        constraint("There is one operand per parameter of the computation.", codes.PARAMETER_COUNT),
+        constraint("Each operand has the shape of its parameter.", codes.PARAMETER_SHAPE),
     ),
     arity=at_least(0),
     attributes=CallAttributes,
@@ -95,20 +108,25 @@ def _infer_while(operands: Sequence[Shape], _: Any, programs: ProgramShapes) -> 
     condition, body = programs
     for key, program in (("condition", condition), ("body", body)):
         if len(program.parameters) != 1:
-            raise ShapeError(f"while: the {key} must take one parameter, given {program.to_text()}")
+            raise ShapeError(
+                codes.PARAMETER_COUNT, f"while: the {key} must take one parameter, given {program.to_text()}"
+            )
         if not compatible_ignoring_dynamic(program.parameters[0], init):
             raise ShapeError(
+                codes.PARAMETER_SHAPE,
                 f"while: the {key}'s parameter is {program.parameters[0].to_text(layout=False)}, "
-                f"the initial value {init.to_text(layout=False)}"
+                f"the initial value {init.to_text(layout=False)}",
             )
     if not (condition.result.is_scalar and condition.result.element_type is PRED):
         raise ShapeError(
-            f"while: the condition must return pred[], it returns {condition.result.to_text(layout=False)}"
+            codes.LOOP_CONDITION,
+            f"while: the condition must return pred[], it returns {condition.result.to_text(layout=False)}",
         )
     if not compatible_ignoring_dynamic(body.result, init):
         raise ShapeError(
+            codes.LOOP_VALUE,
             f"while: the body returns {body.result.to_text(layout=False)}, "
-            f"the initial value is {init.to_text(layout=False)}"
+            f"the initial value is {init.to_text(layout=False)}",
         )
     return init
 
@@ -119,9 +137,9 @@ WHILE = OpDef(
     summary="Applies `body` to the value repeatedly while `condition` of the value is true.",
     operands="init",
     constraints=(
-        constraint("`condition` and `body` take one parameter with the shape of the initial value."),
-        constraint("`condition` returns pred[]."),
-        constraint("`body` returns a value with the shape of the initial value."),
+        constraint("`condition` and `body` take one parameter with the shape of the initial value.", *_PASSED),
+        constraint("`condition` returns pred[].", codes.LOOP_CONDITION),
+        constraint("`body` returns a value with the shape of the initial value.", codes.LOOP_VALUE),
     ),
     arity=exactly(1),
     computation_slots=(CalledComputationSlot("condition"), CalledComputationSlot("body")),
@@ -141,45 +159,42 @@ def _infer_conditional(operands: Sequence[Shape], _: Any, programs: ProgramShape
     index = operands[0]
     if not index.is_scalar or index.element_type not in (PRED, S32):
         raise ShapeError(
-            f"conditional: the branch index must be pred[] or s32[], operand 0 is {index.to_text(layout=False)}"
+            codes.BRANCH_INDEX,
+            f"conditional: the branch index must be pred[] or s32[], operand 0 is {index.to_text(layout=False)}",
         )
     if index.element_type is PRED:
         require_programs("conditional on pred[]", programs, 2)
     elif not programs:
-        raise ShapeError("conditional on s32[] needs at least one branch computation, given none")
+        raise ShapeError(
+            codes.BRANCH_OPERANDS, "conditional on s32[] needs at least one branch computation, given none"
+        )
     if len(operands) != len(programs) + 1:
         raise ShapeError(
-            f"conditional takes one operand per branch: {len(programs)} branches, {len(operands) - 1} operands"
+            codes.BRANCH_OPERANDS,
+            f"conditional takes one operand per branch: {len(programs)} branches, {len(operands) - 1} operands",
         )
     for number, program in enumerate(programs):
         _check_branch(number, operands[number + 1], program, programs[0].result)
-    return _dynamic_in_any([program.result for program in programs])
+    return dynamic_in_any([program.result for program in programs])
 
 
 def _check_branch(number: int, operand: Shape, program: ProgramShape, result: Shape) -> None:
     if len(program.parameters) != 1:
-        raise ShapeError(f"conditional: branch {number} must take one parameter, given {program.to_text()}")
+        raise ShapeError(
+            codes.PARAMETER_COUNT, f"conditional: branch {number} must take one parameter, given {program.to_text()}"
+        )
     if not compatible_ignoring_dynamic(program.parameters[0], operand):
         raise ShapeError(
+            codes.PARAMETER_SHAPE,
             f"conditional: the parameter of branch {number} is {program.parameters[0].to_text(layout=False)}, "
-            f"operand {number + 1} is {operand.to_text(layout=False)}"
+            f"operand {number + 1} is {operand.to_text(layout=False)}",
         )
     if not compatible_ignoring_dynamic(program.result, result):
         raise ShapeError(
+            codes.BRANCH_RESULTS,
             f"conditional: branch {number} returns {program.result.to_text(layout=False)}, "
-            f"branch 0 {result.to_text(layout=False)}"
+            f"branch 0 {result.to_text(layout=False)}",
         )
-
-
-def _dynamic_in_any(shapes: Sequence[Shape]) -> Shape:
-    """The first of several compatible shapes; a dimension is dynamic if it is dynamic in any of them."""
-    first = shapes[0]
-    if all(shape.compatible(first) for shape in shapes):
-        return first
-    if first.is_tuple:
-        return Shape.tuple(_dynamic_in_any(parts) for parts in zip(*(s.tuple_shapes for s in shapes), strict=True))
-    dynamic = [any(flags) for flags in zip(*(s.dynamic_dimensions for s in shapes), strict=True)]
-    return Shape.array(first.element_type, first.dimensions, dynamic, first.layout)
 
 
 CONDITIONAL = OpDef(
@@ -192,11 +207,15 @@ CONDITIONAL = OpDef(
     ),
     operands="branch_index branch_operands*",
     constraints=(
-        constraint("The index has the shape pred[] or s32[]."),
-        constraint("There are two branches for pred[], at least one for s32[]."),
-        constraint("There is one operand per branch."),
-        constraint("A branch takes one parameter with the shape of its operand."),
-        constraint("All branches return values of the same shape."),
+        constraint("The index has the shape pred[] or s32[].", codes.BRANCH_INDEX),
+        constraint(
+            "There are two branches for pred[], at least one for s32[].",
+            shared.CALLED_COMPUTATIONS,
+            codes.BRANCH_OPERANDS,
+        ),
+        constraint("There is one operand per branch.", codes.BRANCH_OPERANDS),
+        constraint("A branch takes one parameter with the shape of its operand.", *_PASSED),
+        constraint("All branches return values of the same shape.", codes.BRANCH_RESULTS),
     ),
     arity=at_least(1),
     computation_slots=_BRANCHES,
@@ -236,13 +255,11 @@ FUSION = OpDef(
     summary="The result of the fused computation, which a back end runs as one kernel.",
     operands="operands*",
     constraints=(
-        (
-            constraint(
-                "There is one operand per parameter of the computation, with its shape; "
-                "additional operands are ignored."
-            )
+        constraint(
+            "There is one operand per parameter of the computation, with its shape; additional operands are ignored.",
+            *_PASSED,
         ),
-        constraint("An alias pairs a subshape of the result with an equal subshape of an operand."),
+        constraint("An alias pairs a subshape of the result with an equal subshape of an operand.", *_ALIASED),
     ),
     arity=at_least(0),
     attributes=FusionAttributes,
@@ -305,7 +322,7 @@ ADD_DEPENDENCY = OpDef(
     family="control",
     summary="Returns the operand, ordered after the token.",
     operands="operand token",
-    constraints=(constraint("Operand 1 is a token."),),
+    constraints=(constraint("Operand 1 is a token.", shared.TOKEN_OPERAND),),
     arity=exactly(2),
     infer=_infer_add_dependency,
     canonicalize_shape=_canonicalize_add_dependency_shape,
@@ -334,15 +351,7 @@ DOMAIN = OpDef(
 # -- asynchronous execution
 
 
-class ComputationNameCodec(AttributeCodec[str]):
-    """`calls=%f`: the name of a computation, where it only repeats what is known."""
-
-    def read(self, cursor: HloCursor) -> str:
-        cursor.accept("%")
-        return cursor.word()
-
-
-_INHERITED = {"calls": ComputationNameCodec(), "async_execution_thread": STRING}
+_INHERITED = {"calls": COMPUTATION_NAME, "async_execution_thread": STRING}
 """What async-update and async-done take over from async-start; older text repeats it."""
 
 
@@ -355,7 +364,8 @@ class AsyncStartAttributes(Attributes):
 def _require_async(name: str, what: str, shape: Shape) -> None:
     if not shape.is_tuple or len(shape.tuple_shapes) < 2 or not shape.tuple_shapes[0].is_tuple:
         raise ShapeError(
-            f"{name}: {what} must be ((operands...), result, context...), given {shape.to_text(layout=False)}"
+            codes.ASYNC_TUPLE,
+            f"{name}: {what} must be ((operands...), result, context...), given {shape.to_text(layout=False)}",
         )
 
 
@@ -367,19 +377,22 @@ def _check_async_start(
     bound, result = shape.tuple_shapes[:2]
     if not compatible_ignoring_dynamic(Shape.tuple(operands), bound):
         raise ShapeError(
+            codes.ASYNC_OPERANDS,
             f"async-start has operands {Shape.tuple(operands).to_text(layout=False)}, "
-            f"its shape begins with {bound.to_text(layout=False)}"
+            f"its shape begins with {bound.to_text(layout=False)}",
         )
     parameters = Shape.tuple(programs[0].parameters)
     if not is_prefix(bound, parameters):
         raise ShapeError(
+            codes.ASYNC_OPERANDS,
             f"async-start binds {bound.to_text(layout=False)}, the "
-            f"called computation takes {parameters.to_text(layout=False)}"
+            f"called computation takes {parameters.to_text(layout=False)}",
         )
     if not is_prefix(result, programs[0].result):
         raise ShapeError(
+            codes.ASYNC_RESULT,
             f"async-start has result {result.to_text(layout=False)}, the called "
-            f"computation returns {programs[0].result.to_text(layout=False)}"
+            f"computation returns {programs[0].result.to_text(layout=False)}",
         )
     whole = Shape.tuple((parameters, programs[0].result, *shape.tuple_shapes[2:]))
     aliases = attrs.output_to_operand_aliasing
@@ -392,14 +405,13 @@ ASYNC_START = OpDef(
     summary=("Starts a computation on another thread of execution; the result is (operands, result, context...)."),
     operands="operands*",
     constraints=(
-        constraint("The shape is ((operands...), result, context...)."),
-        (
-            constraint(
-                "The shape begins with the shapes of the operands, which are the first parameters of the computation."
-            )
+        constraint("The shape is ((operands...), result, context...).", codes.ASYNC_TUPLE),
+        constraint(
+            "The shape begins with the shapes of the operands, which are the first parameters of the computation.",
+            codes.ASYNC_OPERANDS,
         ),
-        constraint("The shape contains the result of the computation, or a prefix of its tuple."),
-        constraint("An alias pairs a subshape of the shape with an equal subshape of an operand."),
+        constraint("The shape contains the result of the computation, or a prefix of its tuple.", codes.ASYNC_RESULT),
+        constraint("An alias pairs a subshape of the shape with an equal subshape of an operand.", *_ALIASED),
     ),
     arity=at_least(0),
     attributes=AsyncStartAttributes,
@@ -419,14 +431,16 @@ def _check_async_update(shape: Shape, operands: Sequence[Shape], _: Any, __: Pro
         old, new = before.tuple_shapes[place], shape.tuple_shapes[place]
         if not is_prefix(old, new):
             raise ShapeError(
+                codes.ASYNC_OPERANDS,
                 f"async-update: the {what} {old.to_text(layout=False)} of operand "
-                f"0 must be a prefix of the {what} {new.to_text(layout=False)} of the shape"
+                f"0 must be a prefix of the {what} {new.to_text(layout=False)} of the shape",
             )
     added = shape.tuple_shapes[0].tuple_shapes[len(before.tuple_shapes[0].tuple_shapes) :]
     if not compatible_ignoring_dynamic(Shape.tuple(operands[1:]), Shape.tuple(added)):
         raise ShapeError(
+            codes.ASYNC_OPERANDS,
             f"async-update adds operands {Shape.tuple(operands[1:]).to_text(layout=False)}, "
-            f"its shape {shape.to_text(layout=False)} binds {Shape.tuple(added).to_text(layout=False)}"
+            f"its shape {shape.to_text(layout=False)} binds {Shape.tuple(added).to_text(layout=False)}",
         )
 
 
@@ -436,9 +450,11 @@ ASYNC_UPDATE = OpDef(
     summary="Represents a running asynchronous computation, to which it may pass further operands.",
     operands="operand more_operands*",
     constraints=(
-        constraint("Operand 0 and the result have the shape ((operands...), result, context...)."),
-        constraint("The operands and the result in operand 0 are a prefix of those in the result shape."),
-        constraint("The further operands are those that the result shape adds."),
+        constraint("Operand 0 and the result have the shape ((operands...), result, context...).", codes.ASYNC_TUPLE),
+        constraint(
+            "The operands and the result in operand 0 are a prefix of those in the result shape.", codes.ASYNC_OPERANDS
+        ),
+        constraint("The further operands are those that the result shape adds.", codes.ASYNC_OPERANDS),
     ),
     arity=at_least(1),
     check=_check_async_update,
@@ -459,8 +475,9 @@ def _check_async_done(shape: Shape, operands: Sequence[Shape], attrs: NoAttribut
     result = _infer_async_done(operands, attrs, programs)
     if not is_prefix(result, shape):
         raise ShapeError(
+            codes.ASYNC_RESULT,
             f"async-done: operand 0 {operands[0].to_text(layout=False)} has result "
-            f"{result.to_text(layout=False)}, declared {shape.to_text(layout=False)}"
+            f"{result.to_text(layout=False)}, declared {shape.to_text(layout=False)}",
         )
 
 
@@ -470,8 +487,8 @@ ASYNC_DONE = OpDef(
     summary="Waits for an asynchronous computation and returns its result.",
     operands="operand",
     constraints=(
-        constraint("Operand 0 has the shape ((operands...), result, context...)."),
-        constraint("The shape is that of the result in operand 0."),
+        constraint("Operand 0 has the shape ((operands...), result, context...).", codes.ASYNC_TUPLE),
+        constraint("The shape is that of the result in operand 0.", codes.ASYNC_RESULT),
     ),
     arity=exactly(1),
     infer=_infer_async_done,

@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import attributes as attributes_codes
+from xlapy.base.error_codes import contraction as contraction_codes
+from xlapy.base.error_codes import convolution as codes
+from xlapy.base.error_codes import movement as movement_codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
@@ -81,7 +86,7 @@ class SparsityConfigCodec(AttributeCodec[SparsityConfig]):
         while not cursor.accept("}"):
             side = cursor.word()
             if side not in ("lhs", "rhs"):
-                cursor.fail(f"expected lhs or rhs, found {side!r}")
+                cursor.fail(attributes_codes.ATTRIBUTE_WORD, f"expected lhs or rhs, found {side!r}")
             cursor.expect("=")
             sides[side] = _read_tensor_sparsity(cursor)
         return SparsityConfig(sides.get("lhs"), sides.get("rhs"))
@@ -97,7 +102,7 @@ def _read_tensor_sparsity(cursor: HloCursor) -> TensorSparsity:
     while not cursor.accept("}"):
         match = cursor.match(_SPARSITY_FIELD)
         if match is None or (match[1] == "sparsity") != (match[3] is not None):
-            cursor.fail("expected sparsity=1x4, dimension=0 or stride=1")
+            cursor.fail(attributes_codes.ATTRIBUTE_FORM, "expected sparsity=1x4, dimension=0 or stride=1")
         if match[3] is None:
             given[match[1]] = int64_from_text(match[2])
         else:
@@ -124,11 +129,12 @@ class ConvolutionAttributes(Attributes):
 
 def _require_convolution_operand(side: str, operand: Shape, rank: int) -> None:
     if not operand.is_array:
-        raise ShapeError(f"convolution takes arrays, {side} is {operand.to_text(layout=False)}")
+        raise ShapeError(shared.ARRAY_OPERAND, f"convolution takes arrays, {side} is {operand.to_text(layout=False)}")
     if operand.rank != rank:
         raise ShapeError(
+            codes.CONVOLUTION_RANK,
             f"convolution with {rank - 2} spatial dimensions takes "
-            f"{side} of rank {rank}, given {operand.to_text(layout=False)}"
+            f"{side} of rank {rank}, given {operand.to_text(layout=False)}",
         )
 
 
@@ -137,7 +143,10 @@ def _dense_kernel(operand: Shape) -> Shape:
     if not operand.is_tuple:
         return operand
     if len(operand.tuple_shapes) != 2:
-        raise ShapeError(f"convolution takes a sparse rhs as a tuple of 2, given {operand.to_text(layout=False)}")
+        raise ShapeError(
+            codes.SPARSE_KERNEL,
+            f"convolution takes a sparse rhs as a tuple of 2, given {operand.to_text(layout=False)}",
+        )
     return operand.tuple_shapes[0]
 
 
@@ -151,13 +160,15 @@ def _check_labels(numbers: ConvDimensions, window: Window) -> None:
     ):
         if count != spatial:
             raise ShapeError(
-                f"convolution has {spatial} input spatial dimensions ({numbers.to_text()}), its {what} has {count}"
+                codes.SPATIAL_DIMENSIONS,
+                f"convolution has {spatial} input spatial dimensions ({numbers.to_text()}), its {what} has {count}",
             )
     for what, named in _named_dimensions(numbers).items():
         if sorted(named) != list(range(spatial + 2)):
             raise ShapeError(
+                codes.CONVOLUTION_LABELS,
                 f"convolution: the {what} dimensions must be 0 to {spatial + 1}, each once, "
-                f"{numbers.to_text()} gives {list(named)}"
+                f"{numbers.to_text()} gives {list(named)}",
             )
 
 
@@ -173,18 +184,20 @@ def _check_group_counts(attrs: ConvolutionAttributes) -> None:
     feature, batch = attrs.feature_group_count, attrs.batch_group_count
     for what, count in (("feature_group_count", feature), ("batch_group_count", batch)):
         if count < 1:
-            raise ShapeError(f"convolution needs a positive {what}, given {count}")
+            raise ShapeError(codes.GROUP_COUNTS, f"convolution needs a positive {what}, given {count}")
     if feature > 1 and batch > 1:
         raise ShapeError(
+            codes.GROUP_COUNTS,
             f"convolution takes feature groups or batch groups, not both; "
-            f"given feature_group_count {feature} and batch_group_count {batch}"
+            f"given feature_group_count {feature} and batch_group_count {batch}",
         )
 
 
 def _check_divisible(what: str, size: int, operand: Shape, groups: str, count: int) -> None:
     if size != UNBOUNDED and size % count:
         raise ShapeError(
-            f"convolution: {what} {size} of {operand.to_text(layout=False)} is not a multiple of {groups} {count}"
+            codes.GROUP_COUNT_DIVIDES,
+            f"convolution: {what} {size} of {operand.to_text(layout=False)} is not a multiple of {groups} {count}",
         )
 
 
@@ -194,7 +207,9 @@ def _kernel_input_features(rhs: Shape, attrs: ConvolutionAttributes) -> int:
     if sparsity is None:
         return stored
     if sparsity.num_non_zero != 1:
-        raise ShapeError(f"convolution takes 1xN sparsity, given {sparsity.num_non_zero}x{sparsity.block_size}")
+        raise ShapeError(
+            codes.SPARSE_KERNEL, f"convolution takes 1xN sparsity, given {sparsity.num_non_zero}x{sparsity.block_size}"
+        )
     return stored * sparsity.block_size
 
 
@@ -211,8 +226,9 @@ def _check_features(lhs: Shape, rhs: Shape, attrs: ConvolutionAttributes) -> Non
     kernel_features = _kernel_input_features(rhs, attrs)
     if UNBOUNDED not in (features, kernel_features) and features // attrs.feature_group_count != kernel_features:
         raise ShapeError(
+            codes.INPUT_FEATURES,
             f"convolution: the kernel takes {kernel_features} input features ({rhs.to_text(layout=False)}), "
-            f"the input has {features} ({lhs.to_text(layout=False)}) in {attrs.feature_group_count} feature groups"
+            f"the input has {features} ({lhs.to_text(layout=False)}) in {attrs.feature_group_count} feature groups",
         )
 
 
@@ -221,8 +237,9 @@ def _check_window(rhs: Shape, attrs: ConvolutionAttributes) -> None:
     sizes = tuple(rhs.dimensions[d] for d in attrs.dim_labels.kernel_spatial_dimensions)
     if sizes != attrs.window.sizes:
         raise ShapeError(
+            codes.KERNEL_WINDOW,
             f"convolution: window sizes {list(attrs.window.sizes)} differ from the spatial sizes {list(sizes)} "
-            f"of the kernel {rhs.to_text(layout=False)}"
+            f"of the kernel {rhs.to_text(layout=False)}",
         )
 
 
@@ -233,8 +250,9 @@ def _output_size(window: WindowDimension, base: int) -> int:
     extent = dilated(base, window.base_dilation)
     if extent + window.padding_low + window.padding_high < 0:
         raise ShapeError(
+            movement_codes.NEGATIVE_PADDING,
             f"convolution: padding {window.padding_low}_{window.padding_high} removes more than the {extent} elements "
-            f"of a base area of {base} with dilation {window.base_dilation}"
+            f"of a base area of {base} with dilation {window.base_dilation}",
         )
     return window.output_size(base)
 
@@ -253,7 +271,8 @@ def _infer_convolution(
     _check_window(rhs, attrs)
     if rhs.dynamic_dimensions[numbers.kernel_output_feature_dimension]:
         raise ShapeError(
-            f"convolution takes a kernel with a static output feature dimension, given {rhs.to_text(layout=False)}"
+            codes.STATIC_OUTPUT_FEATURES,
+            f"convolution takes a kernel with a static output feature dimension, given {rhs.to_text(layout=False)}",
         )
     return contraction_shape((lhs, rhs), _output_dimensions(lhs, rhs, attrs), element_type)
 
@@ -293,34 +312,42 @@ CONVOLUTION = define_contraction(
     ),
     operands="lhs rhs",
     constraints=(
-        (
-            constraint(
-                "Operands are arrays of the rank that `dim_labels` gives; a sparse kernel is a tuple of two arrays."
-            )
+        constraint(
+            "Operands are arrays of the rank that `dim_labels` gives; a sparse kernel is a tuple of two arrays.",
+            shared.ARRAY_OPERAND,
+            codes.CONVOLUTION_RANK,
+            codes.SPARSE_KERNEL,
         ),
-        (
-            constraint(
-                "`dim_labels` names every dimension of input, kernel and output once, and window, input, kernel and "
-                "output have the same number of spatial dimensions."
-            )
+        constraint(
+            "`dim_labels` names every dimension of input, kernel and output once, and window, input, kernel and "
+            "output have the same number of spatial dimensions.",
+            codes.SPATIAL_DIMENSIONS,
+            codes.CONVOLUTION_LABELS,
+            codes.DIMENSION_LABEL_LIMIT,
+            codes.LABEL_TEXT,
         ),
-        constraint("Group counts are positive, and at most one of them is greater than 1."),
-        (
-            constraint(
-                "Both group counts divide the kernel's output feature size; `batch_group_count` divides the input's "
-                "batch size, and `feature_group_count` its feature size."
-            )
+        constraint("Group counts are positive, and at most one of them is greater than 1.", codes.GROUP_COUNTS),
+        constraint(
+            "Both group counts divide the kernel's output feature size; `batch_group_count` divides the input's "
+            "batch size, and `feature_group_count` its feature size.",
+            codes.GROUP_COUNT_DIVIDES,
         ),
-        constraint("The kernel's input feature size is the number of input features per feature group."),
-        (
-            constraint(
-                "The sizes, strides and dilations of the window are positive, and its sizes equal the kernel's "
-                "spatial sizes."
-            )
+        constraint(
+            "The kernel's input feature size is the number of input features per feature group.", codes.INPUT_FEATURES
         ),
-        constraint("Negative padding does not remove more elements than there are."),
-        constraint("The output feature dimension of the kernel is static."),
-        constraint("A sparse kernel has 1xN sparsity: it stores one of every N elements."),
-        constraint("The result is an array, and it is complex if an operand is; its element type may be declared."),
+        constraint(
+            "The sizes, strides and dilations of the window are positive, and its sizes equal the kernel's "
+            "spatial sizes.",
+            codes.KERNEL_WINDOW,
+            attributes_codes.WINDOW_POSITIVE,
+        ),
+        constraint("Negative padding does not remove more elements than there are.", movement_codes.NEGATIVE_PADDING),
+        constraint("The output feature dimension of the kernel is static.", codes.STATIC_OUTPUT_FEATURES),
+        constraint("A sparse kernel has 1xN sparsity: it stores one of every N elements.", codes.SPARSE_KERNEL),
+        constraint(
+            "The result is an array, and it is complex if an operand is; its element type may be declared.",
+            contraction_codes.DOT_ARRAY_RESULT,
+            contraction_codes.DOT_COMPLEX_RESULT,
+        ),
     ),
 )

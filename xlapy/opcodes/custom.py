@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from enum import Enum
 
 from xlapy.base.element_types import U64
+from xlapy.base.error_codes import control as control_codes
+from xlapy.base.error_codes import special as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -102,7 +104,7 @@ _SEED_TARGET = "GetRngSeed"
 
 def _check_custom_call(shape: Shape, operands: Sequence[Shape], attrs: CustomCallAttributes, _: ProgramShapes) -> None:
     if attrs.api_version is CustomCallApiVersion.UNSPECIFIED:
-        raise ShapeError("custom-call: api_version must not be API_VERSION_UNSPECIFIED")
+        raise ShapeError(codes.API_VERSION, "custom-call: api_version must not be API_VERSION_UNSPECIFIED")
     constraints = attrs.operand_layout_constraints
     if constraints is not None and attrs.custom_call_target not in _UNCONSTRAINED_TARGETS:
         _check_constraints(shape, operands, constraints)
@@ -112,7 +114,8 @@ def _check_custom_call(shape: Shape, operands: Sequence[Shape], attrs: CustomCal
     if pins and len(attrs.output_to_operand_aliasing) != 1:
         given = len(attrs.output_to_operand_aliasing)
         raise ShapeError(
-            f"custom-call to {attrs.custom_call_target} needs one output_to_operand_aliasing, given {given}"
+            codes.PIN_ALIAS,
+            f"custom-call to {attrs.custom_call_target} needs one output_to_operand_aliasing, given {given}",
         )
     check_aliases("custom-call", attrs.output_to_operand_aliasing, shape, operands, buffers_are_arrays=pins)
 
@@ -121,24 +124,35 @@ def _check_seed(shape: Shape, operands: Sequence[Shape]) -> None:
     if operands or not compatible_ignoring_dynamic(shape, Shape.scalar(U64)):
         given = ", ".join(operand.to_text(layout=False) for operand in operands)
         raise ShapeError(
+            codes.SEED_TARGET,
             f"custom-call to {_SEED_TARGET} takes no operands and returns u64[]: "
-            f"({given}) -> {shape.to_text(layout=False)}"
+            f"({given}) -> {shape.to_text(layout=False)}",
         )
 
 
 def _check_constraints(shape: Shape, operands: Sequence[Shape], constraints: Sequence[Shape]) -> None:
     if len(constraints) != len(operands):
-        raise ShapeError(f"custom-call has {len(operands)} operands, {len(constraints)} operand_layout_constraints")
+        raise ShapeError(
+            codes.OPERAND_LAYOUTS,
+            f"custom-call has {len(operands)} operands, {len(constraints)} operand_layout_constraints",
+        )
     if not _has_layout(shape):
-        raise ShapeError(f"custom-call with operand_layout_constraints needs a layout in its shape, declared {shape}")
+        raise ShapeError(
+            codes.OPERAND_LAYOUTS,
+            f"custom-call with operand_layout_constraints needs a layout in its shape, declared {shape}",
+        )
     for number, (operand, wanted) in enumerate(zip(operands, constraints, strict=True)):
         if not compatible_ignoring_dynamic(operand, wanted):
             raise ShapeError(
+                codes.OPERAND_LAYOUTS,
                 f"custom-call: operand {number} is {operand.to_text(layout=False)}, "
-                f"its layout constraint {wanted.to_text(layout=False)}"
+                f"its layout constraint {wanted.to_text(layout=False)}",
             )
         if not _has_layout(wanted):
-            raise ShapeError(f"custom-call: the layout constraint of operand {number} has no layout: {wanted}")
+            raise ShapeError(
+                codes.OPERAND_LAYOUTS,
+                f"custom-call: the layout constraint of operand {number} has no layout: {wanted}",
+            )
 
 
 def _has_layout(shape: Shape) -> bool:
@@ -155,15 +169,18 @@ CUSTOM_CALL = OpDef(
     summary="Calls the code that is registered under the name `custom_call_target`.",
     operands="operands*",
     constraints=(
-        constraint("`api_version` is given."),
-        (
-            constraint(
-                "`operand_layout_constraints` has one shape per operand, equal to the operand's except for the layout."
-            )
+        constraint("`api_version` is given.", codes.API_VERSION),
+        constraint(
+            "`operand_layout_constraints` has one shape per operand, equal to the operand's except for the layout.",
+            codes.OPERAND_LAYOUTS,
         ),
-        constraint("An alias pairs a subshape of the result with an equal subshape of an operand."),
-        constraint("XLA's own targets Pin and Unpin take exactly one alias."),
-        constraint("XLA's own target GetRngSeed takes no operands and returns u64[]."),
+        constraint(
+            "An alias pairs a subshape of the result with an equal subshape of an operand.",
+            control_codes.ALIAS_PLACE,
+            control_codes.ALIAS_SHAPES,
+        ),
+        constraint("XLA's own targets Pin and Unpin take exactly one alias.", codes.PIN_ALIAS),
+        constraint("XLA's own target GetRngSeed takes no operands and returns u64[].", codes.SEED_TARGET),
     ),
     arity=at_least(0),
     attributes=CustomCallAttributes,

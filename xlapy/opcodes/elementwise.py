@@ -13,6 +13,8 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.error_codes import elementwise as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.float_formats import HALF, SINGLE, FloatFormat
 from xlapy.base.shape import Shape
@@ -63,7 +65,9 @@ def is_ordered(t: PrimitiveType) -> bool:
 def _require_type(name: str, operand: Shape, test: TypeTest, allowed: str) -> None:
     require_array(name, operand)
     if not test(operand.element_type):
-        raise ShapeError(f"{name} takes {allowed} elements, operand is {operand.to_text(layout=False)}")
+        raise ShapeError(
+            shared.ELEMENT_TYPE, f"{name} takes {allowed} elements, operand is {operand.to_text(layout=False)}"
+        )
 
 
 # -- unary
@@ -98,7 +102,10 @@ def _unary_op(name: str, summary: str, allowed: str, infer: InferRule) -> OpDef:
         arity=exactly(1),
         summary=summary,
         operands="operand",
-        constraints=(constraint("The operand is an array."), constraint(f"Its elements are {allowed}.")),
+        constraints=(
+            constraint("The operand is an array.", shared.ARRAY_OPERAND),
+            constraint(f"Its elements are {allowed}.", shared.ELEMENT_TYPE),
+        ),
         infer=infer,
         elementwise=True,
     )
@@ -179,9 +186,13 @@ def merge_operands(name: str, lhs: Shape, rhs: Shape) -> Shape:
     require_array(name, rhs, "rhs")
     given = f"given {lhs.to_text(layout=False)} and {rhs.to_text(layout=False)}"
     if lhs.element_type is not rhs.element_type:
-        raise ShapeError(f"{name} takes operands of the same element type, {given}; convert one of them")
+        raise ShapeError(
+            shared.SAME_ELEMENT_TYPE, f"{name} takes operands of the same element type, {given}; convert one of them"
+        )
     if lhs.dimensions != rhs.dimensions:
-        raise ShapeError(f"{name} takes operands of equal dimensions, {given}; broadcast one of them")
+        raise ShapeError(
+            shared.SAME_DIMENSIONS, f"{name} takes operands of equal dimensions, {given}; broadcast one of them"
+        )
     return _merge_dynamic(lhs, rhs)
 
 
@@ -197,17 +208,26 @@ def _binary(name: str, summary: str, test: TypeTest, allowed: str, *, commutativ
     def infer(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
         shape = merge_operands(name, operands[0], operands[1])
         if not test(shape.element_type):
-            raise ShapeError(f"{name} takes {allowed} elements, given operands {shape.to_text(layout=False)}")
+            raise ShapeError(
+                shared.ELEMENT_TYPE, f"{name} takes {allowed} elements, given operands {shape.to_text(layout=False)}"
+            )
         return shape
 
-    shapes = constraint("Both operands are arrays of the same element type and dimensions.")
+    shapes = constraint(
+        "Both operands are arrays of the same element type and dimensions.",
+        shared.ARRAY_OPERAND,
+        shared.SAME_ELEMENT_TYPE,
+        shared.SAME_DIMENSIONS,
+    )
     return OpDef(
         name=name,
         family="elementwise",
         arity=exactly(2),
         summary=summary,
         operands="lhs rhs",
-        constraints=(shapes,) if test is is_array_type else (shapes, constraint(f"Their elements are {allowed}.")),
+        constraints=(shapes,)
+        if test is is_array_type
+        else (shapes, constraint(f"Their elements are {allowed}.", shared.ELEMENT_TYPE)),
         infer=infer,
         elementwise=True,
         commutative=commutative,
@@ -282,7 +302,7 @@ def _infer_complex(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shap
     shape = merge_operands("complex", operands[0], operands[1])
     result = shape.element_type.complex_type
     if result is None:
-        raise ShapeError(f"complex takes f32 or f64 parts, given {shape.to_text(layout=False)}")
+        raise ShapeError(shared.ELEMENT_TYPE, f"complex takes f32 or f64 parts, given {shape.to_text(layout=False)}")
     return shape.with_element_type(result)
 
 
@@ -292,8 +312,13 @@ COMPLEX = OpDef(
     summary="The complex numbers with the given real and imaginary parts.",
     operands="real imag",
     constraints=(
-        constraint("Both operands are arrays of the same element type and dimensions."),
-        constraint("The element type is f32 or f64."),
+        constraint(
+            "Both operands are arrays of the same element type and dimensions.",
+            shared.ARRAY_OPERAND,
+            shared.SAME_ELEMENT_TYPE,
+            shared.SAME_DIMENSIONS,
+        ),
+        constraint("The element type is f32 or f64.", shared.ELEMENT_TYPE),
     ),
     arity=exactly(2),
     infer=_infer_complex,
@@ -341,7 +366,8 @@ def _infer_compare(operands: Sequence[Shape], attrs: CompareAttributes, _: Progr
     t = shape.element_type
     if t.is_complex and attrs.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE):
         raise ShapeError(
-            f"compare of complex operands {shape.to_text(layout=False)} takes EQ or NE, not {attrs.direction.value}"
+            codes.COMPLEX_ORDER,
+            f"compare of complex operands {shape.to_text(layout=False)} takes EQ or NE, not {attrs.direction.value}",
         )
     _check_order(shape, attrs.type)
     return shape.with_element_type(PRED)
@@ -353,7 +379,10 @@ def _check_order(shape: Shape, order: ComparisonType | None) -> None:
         allowed.append(ComparisonType.TOTALORDER)
     if order is not None and order not in allowed:
         names = " or ".join(each.value for each in allowed)
-        raise ShapeError(f"compare of {shape.to_text(layout=False)} takes the order {names}, not {order.value}")
+        raise ShapeError(
+            codes.COMPARISON_TYPE,
+            f"compare of {shape.to_text(layout=False)} takes the order {names}, not {order.value}",
+        )
 
 
 def _canonicalize_compare_attributes(
@@ -370,13 +399,17 @@ COMPARE = OpDef(
     summary=("Compares elements: pred values that are true where `lhs direction rhs` holds; `type` selects the order."),
     operands="lhs rhs",
     constraints=(
-        constraint("Both operands are arrays of the same element type and dimensions."),
-        constraint("Complex elements are compared only with EQ and NE."),
-        (
-            constraint(
-                "`type` is the order of the element type: SIGNED, UNSIGNED (also for pred) or FLOAT; for floats "
-                "also TOTALORDER."
-            )
+        constraint(
+            "Both operands are arrays of the same element type and dimensions.",
+            shared.ARRAY_OPERAND,
+            shared.SAME_ELEMENT_TYPE,
+            shared.SAME_DIMENSIONS,
+        ),
+        constraint("Complex elements are compared only with EQ and NE.", codes.COMPLEX_ORDER),
+        constraint(
+            "`type` is the order of the element type: SIGNED, UNSIGNED (also for pred) or FLOAT; for floats "
+            "also TOTALORDER.",
+            codes.COMPARISON_TYPE,
         ),
     ),
     arity=exactly(2),
@@ -398,16 +431,20 @@ def _infer_clamp(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
         require_array("clamp", operand)
         if bound.element_type is not operand.element_type:
             raise ShapeError(
+                shared.SAME_ELEMENT_TYPE,
                 f"clamp takes operands of the same element type: {what} is {bound.to_text(layout=False)} "
-                f"and operand {operand.to_text(layout=False)}"
+                f"and operand {operand.to_text(layout=False)}",
             )
         if bound.rank and bound.dimensions != operand.dimensions:
             raise ShapeError(
+                codes.SCALAR_OR_SAME_DIMENSIONS,
                 f"clamp takes {what} as a scalar or like the operand "
-                f"{operand.to_text(layout=False)}, given {bound.to_text(layout=False)}"
+                f"{operand.to_text(layout=False)}, given {bound.to_text(layout=False)}",
             )
     if operand.element_type.is_complex:
-        raise ShapeError(f"clamp takes ordered elements, operand is {operand.to_text(layout=False)}")
+        raise ShapeError(
+            shared.ELEMENT_TYPE, f"clamp takes ordered elements, operand is {operand.to_text(layout=False)}"
+        )
     return operand
 
 
@@ -416,12 +453,13 @@ def _infer_select(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape
     predicate, on_true, on_false = operands
     require_array("select", predicate, "predicate")
     if predicate.element_type is not PRED:
-        raise ShapeError(f"select takes a pred predicate, given {predicate.to_text(layout=False)}")
+        raise ShapeError(shared.ELEMENT_TYPE, f"select takes a pred predicate, given {predicate.to_text(layout=False)}")
     shape = merge_operands("select", on_true, on_false)
     if predicate.rank and predicate.dimensions != shape.dimensions:
         raise ShapeError(
+            codes.SCALAR_OR_SAME_DIMENSIONS,
             "select takes a predicate that is a scalar or like the values "
-            f"{shape.to_text(layout=False)}, given {predicate.to_text(layout=False)}"
+            f"{shape.to_text(layout=False)}, given {predicate.to_text(layout=False)}",
         )
     return _merge_dynamic(shape, predicate) if predicate.is_dynamic else shape
 
@@ -432,9 +470,11 @@ CLAMP = OpDef(
     summary=("Limits the operand to the range from min to max; max if min > max."),
     operands="min operand max",
     constraints=(
-        constraint("All three operands are arrays of the same element type."),
-        constraint("Each bound is a scalar or has the dimensions of the operand."),
-        constraint("The elements are not complex."),
+        constraint(
+            "All three operands are arrays of the same element type.", shared.ARRAY_OPERAND, shared.SAME_ELEMENT_TYPE
+        ),
+        constraint("Each bound is a scalar or has the dimensions of the operand.", codes.SCALAR_OR_SAME_DIMENSIONS),
+        constraint("The elements are not complex.", shared.ELEMENT_TYPE),
     ),
     arity=exactly(3),
     infer=_infer_clamp,
@@ -446,9 +486,18 @@ SELECT = OpDef(
     summary="The element of on_true where pred is true, and of on_false elsewhere.",
     operands="pred on_true on_false",
     constraints=(
-        constraint("All three operands are arrays, and pred has elements of type pred."),
-        constraint("on_true and on_false have the same element type and dimensions."),
-        constraint("pred is a scalar or has the dimensions of the values."),
+        constraint(
+            "All three operands are arrays, and pred has elements of type pred.",
+            shared.ARRAY_OPERAND,
+            shared.ELEMENT_TYPE,
+        ),
+        constraint(
+            "on_true and on_false have the same element type and dimensions.",
+            shared.ARRAY_OPERAND,
+            shared.SAME_ELEMENT_TYPE,
+            shared.SAME_DIMENSIONS,
+        ),
+        constraint("pred is a scalar or has the dimensions of the values.", codes.SCALAR_OR_SAME_DIMENSIONS),
     ),
     arity=exactly(3),
     infer=_infer_select,
@@ -464,8 +513,9 @@ def _check_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramS
     require_array("convert", operand)
     if not shape.is_array or shape.dimensions != operand.dimensions:
         raise ShapeError(
+            shared.RESULT_SHAPE,
             "convert keeps the dimensions of its operand "
-            f"{operand.to_text(layout=False)}, declared {shape.to_text(layout=False)}"
+            f"{operand.to_text(layout=False)}, declared {shape.to_text(layout=False)}",
         )
 
 
@@ -473,17 +523,21 @@ def _check_bitcast_convert(shape: Shape, operands: Sequence[Shape], _: Any, __: 
     operand = operands[0]
     require_array("bitcast-convert", operand)
     if not shape.is_array:
-        raise ShapeError(f"bitcast-convert returns an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(
+            shared.ARRAY_RESULT, f"bitcast-convert returns an array, declared {shape.to_text(layout=False)}"
+        )
     if operand.element_type.is_complex != shape.element_type.is_complex:
         raise ShapeError(
+            codes.BITCAST_CONVERT_COMPLEX,
             "bitcast-convert between real and complex types is not supported: "
-            f"{operand.to_text(layout=False)} to {shape.to_text(layout=False)}"
+            f"{operand.to_text(layout=False)} to {shape.to_text(layout=False)}",
         )
     expected = bitcast_convert_shape(operand, shape.element_type)
     if not compatible_ignoring_dynamic(shape, expected):
         raise ShapeError(
+            shared.RESULT_SHAPE,
             f"bitcast-convert of {operand.to_text(layout=False)} has shape "
-            f"{expected.to_text(layout=False)}, declared {shape.to_text(layout=False)}"
+            f"{expected.to_text(layout=False)}, declared {shape.to_text(layout=False)}",
         )
 
 
@@ -495,8 +549,9 @@ def bitcast_convert_shape(operand: Shape, target: PrimitiveType) -> Shape:
     have, want = operand.element_type.bits, target.bits
     if max(have, want) % min(have, want):
         raise ShapeError(
+            codes.BITCAST_CONVERT_WIDTHS,
             f"bitcast-convert of {operand.to_text(layout=False)} to {target} "
-            f"needs bit widths of which one divides the other, given {have} and {want}"
+            f"needs bit widths of which one divides the other, given {have} and {want}",
         )
     if have == want:
         return operand.with_element_type(target)
@@ -505,8 +560,9 @@ def bitcast_convert_shape(operand: Shape, target: PrimitiveType) -> Shape:
         return Shape.array(target, (*operand.dimensions, have // want), dynamic)
     if not operand.rank or operand.dimensions[-1] != want // have:
         raise ShapeError(
+            codes.BITCAST_CONVERT_LAST_DIMENSION,
             f"bitcast-convert of {operand.to_text(layout=False)} to {target} needs a last dimension of {want // have}: "
-            f"one element of {want} bits consists of elements of {have} bits"
+            f"one element of {want} bits consists of elements of {have} bits",
         )
     return Shape.array(target, operand.dimensions[:-1], operand.dynamic_dimensions[:-1])
 
@@ -520,7 +576,13 @@ CONVERT = OpDef(
         "complex number to a real type drops the imaginary part."
     ),
     operands="operand",
-    constraints=(constraint("The operand is an array, and the result has the same dimensions."),),
+    constraints=(
+        constraint(
+            "The operand is an array, and the result has the same dimensions.",
+            shared.ARRAY_OPERAND,
+            shared.RESULT_SHAPE,
+        ),
+    ),
     arity=exactly(1),
     check=_check_convert,
     elementwise=True,
@@ -534,15 +596,16 @@ BITCAST_CONVERT = OpDef(
     ),
     operands="operand",
     constraints=(
-        constraint("Operand and result are arrays."),
-        constraint("The element types are both real or both complex."),
-        constraint("One of the two bit widths divides the other."),
-        constraint("Widening from B to B' bits requires a last dimension of size B'/B."),
-        (
-            constraint(
-                "The result has the operand's dimensions; narrowing from B to B' bits appends a dimension of size "
-                "B/B', and widening removes the last dimension."
-            )
+        constraint("Operand and result are arrays.", shared.ARRAY_OPERAND, shared.ARRAY_RESULT),
+        constraint("The element types are both real or both complex.", codes.BITCAST_CONVERT_COMPLEX),
+        constraint("One of the two bit widths divides the other.", codes.BITCAST_CONVERT_WIDTHS),
+        constraint(
+            "Widening from B to B' bits requires a last dimension of size B'/B.", codes.BITCAST_CONVERT_LAST_DIMENSION
+        ),
+        constraint(
+            "The result has the operand's dimensions; narrowing from B to B' bits appends a dimension of size "
+            "B/B', and widening removes the last dimension.",
+            shared.RESULT_SHAPE,
         ),
     ),
     arity=exactly(1),
@@ -570,9 +633,13 @@ def reduce_precision_format(element_type: PrimitiveType) -> FloatFormat:
 def _infer_reduce_precision(operands: Sequence[Shape], attrs: ReducePrecisionAttributes, _: ProgramShapes) -> Shape:
     _require_type("reduce-precision", operands[0], *_FLOATING)
     if attrs.exponent_bits < 1:
-        raise ShapeError(f"reduce-precision needs exponent_bits >= 1, given {attrs.exponent_bits}")
+        raise ShapeError(
+            codes.PRECISION_BITS, f"reduce-precision needs exponent_bits >= 1, given {attrs.exponent_bits}"
+        )
     if attrs.mantissa_bits < 0:
-        raise ShapeError(f"reduce-precision needs mantissa_bits >= 0, given {attrs.mantissa_bits}")
+        raise ShapeError(
+            codes.PRECISION_BITS, f"reduce-precision needs mantissa_bits >= 0, given {attrs.mantissa_bits}"
+        )
     return operands[0]
 
 
@@ -585,9 +652,9 @@ REDUCE_PRECISION = OpDef(
     ),
     operands="operand",
     constraints=(
-        constraint("The operand is an array of floating-point elements."),
-        constraint("`exponent_bits` is at least 1."),
-        constraint("`mantissa_bits` is at least 0."),
+        constraint("The operand is an array of floating-point elements.", shared.ELEMENT_TYPE),
+        constraint("`exponent_bits` is at least 1.", codes.PRECISION_BITS),
+        constraint("`mantissa_bits` is at least 0.", codes.PRECISION_BITS),
     ),
     arity=exactly(1),
     attributes=ReducePrecisionAttributes,

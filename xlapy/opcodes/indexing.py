@@ -13,6 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlapy.base.error_codes import indexing as codes
+from xlapy.base.error_codes import movement as movement_codes
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import reduction as reduction_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Ints, Shape
@@ -34,30 +38,37 @@ def _check_distinct(name: str, what: str, dimensions: Ints, rank: int, of: str) 
     """Requires that dimension numbers are in bounds and distinct."""
     for dimension in dimensions:
         if not 0 <= dimension < rank:
-            raise ShapeError(f"{name}: {what} {list(dimensions)} must be in [0, {rank}), the dimensions of {of}")
+            raise ShapeError(
+                shared.DIMENSION_NUMBER,
+                f"{name}: {what} {list(dimensions)} must be in [0, {rank}), the dimensions of {of}",
+            )
     require_distinct(name, what, dimensions)
 
 
 def _check_ascending(name: str, what: str, dimensions: Ints, rank: int, of: str) -> None:
     _check_distinct(name, what, dimensions, rank, of)
     if list(dimensions) != sorted(dimensions):
-        raise ShapeError(f"{name}: {what} {list(dimensions)} must be ascending")
+        raise ShapeError(codes.ASCENDING_DIMENSIONS, f"{name}: {what} {list(dimensions)} must be ascending")
 
 
 def _check_disjoint(name: str, what: str, dimensions: Ints, other: str, others: Ints) -> None:
     common = sorted(set(dimensions) & set(others))
     if common:
-        raise ShapeError(f"{name}: {what} {list(dimensions)} and {other} {list(others)} share dimension {common[0]}")
+        raise ShapeError(
+            codes.DISJOINT_DIMENSIONS,
+            f"{name}: {what} {list(dimensions)} and {other} {list(others)} share dimension {common[0]}",
+        )
 
 
 def index_vectors(name: str, indices: Shape, index_vector_dim: int) -> Shape:
     """The shape of the index array with an explicit index vector dimension, of size 1 if there was none."""
     if not indices.element_type.is_integral:
-        raise ShapeError(f"{name} takes integer indices, given {indices.to_text(layout=False)}")
+        raise ShapeError(codes.INDEX_TYPE, f"{name} takes integer indices, given {indices.to_text(layout=False)}")
     if not 0 <= index_vector_dim <= indices.rank:
         raise ShapeError(
+            codes.INDEX_VECTOR_DIMENSION,
             f"{name}: index_vector_dim {index_vector_dim} must be in [0, "
-            f"{indices.rank}] for indices {indices.to_text(layout=False)}"
+            f"{indices.rank}] for indices {indices.to_text(layout=False)}",
         )
     if index_vector_dim < indices.rank:
         return indices
@@ -69,8 +80,9 @@ def _check_index_map(name: str, what: str, index_map: Ints, operand: Shape, vect
     size = vectors.dimensions[vector_dim]
     if not same_size(len(index_map), size):
         raise ShapeError(
+            codes.INDEX_COMPONENTS,
             f"{name}: {what} {list(index_map)} has {len(index_map)} entries, the index vectors have {size} "
-            f"(index_vector_dim {vector_dim} of {vectors.to_text(layout=False)})"
+            f"(index_vector_dim {vector_dim} of {vectors.to_text(layout=False)})",
         )
     _check_distinct(name, what, index_map, operand.rank, f"the operand {operand.to_text(layout=False)}")
 
@@ -82,13 +94,16 @@ def _check_batching(
     of_operand, of_indices = batching
     if len(of_operand) != len(of_indices):
         raise ShapeError(
+            codes.BATCHING_DIMENSIONS,
             f"{name}: {names[0]} {list(of_operand)} and {names[1]} {list(of_indices)} "
-            "must have the same number of entries"
+            "must have the same number of entries",
         )
     _check_ascending(name, names[0], of_operand, operand.rank, f"the operand {operand.to_text(layout=False)}")
     _check_distinct(name, names[1], of_indices, vectors.rank, f"the indices {vectors.to_text(layout=False)}")
     if vector_dim in of_indices:
-        raise ShapeError(f"{name}: {names[1]} {list(of_indices)} contains index_vector_dim {vector_dim}")
+        raise ShapeError(
+            codes.BATCHING_DIMENSIONS, f"{name}: {names[1]} {list(of_indices)} contains index_vector_dim {vector_dim}"
+        )
 
 
 # -- gather
@@ -152,27 +167,31 @@ def _check_slice_sizes(operand: Shape, attrs: GatherAttributes) -> None:
     sizes = attrs.slice_sizes
     if len(sizes) != operand.rank:
         raise ShapeError(
-            f"gather takes one slice size per dimension of {operand.to_text(layout=False)}, given {list(sizes)}"
+            shared.ENTRY_PER_DIMENSION,
+            f"gather takes one slice size per dimension of {operand.to_text(layout=False)}, given {list(sizes)}",
         )
     kinds = len(attrs.offset_dims) + len(attrs.collapsed_slice_dims) + len(attrs.operand_batching_dims)
     if kinds != operand.rank:
         raise ShapeError(
+            codes.DIMENSION_KINDS,
             f"gather: offset_dims {list(attrs.offset_dims)}, collapsed_slice_dims {list(attrs.collapsed_slice_dims)} "
             f"and operand_batching_dims {list(attrs.operand_batching_dims)} must have one entry "
-            f"per dimension of the operand {operand.to_text(layout=False)}"
+            f"per dimension of the operand {operand.to_text(layout=False)}",
         )
     for dimension, (size, whole) in enumerate(zip(sizes, operand.dimensions, strict=True)):
         if size < 0 or not (size <= whole or whole < 0):
             raise ShapeError(
+                movement_codes.SLICE_SIZES,
                 f"gather: slice size {size} of dimension {dimension} is not between 0 and the operand's {whole} "
-                f"({operand.to_text(layout=False)})"
+                f"({operand.to_text(layout=False)})",
             )
     for what in ("collapsed_slice_dims", "operand_batching_dims"):
         for dimension in getattr(attrs, what):
             if sizes[dimension] > 1:
                 raise ShapeError(
+                    codes.DROPPED_SLICE_SIZE,
                     f"gather: dimension {dimension} is in {what} {list(getattr(attrs, what))}, "
-                    f"so its slice size must be 0 or 1, given {sizes[dimension]}"
+                    f"so its slice size must be 0 or 1, given {sizes[dimension]}",
                 )
 
 
@@ -185,40 +204,51 @@ GATHER = OpDef(
     ),
     operands="operand start_indices",
     constraints=(
-        constraint("Operands are arrays, and the indices are integers."),
-        (
-            constraint(
-                "`index_vector_dim` is a dimension of the indices, or equal to their rank; then each element is an "
-                "index vector of size 1."
-            )
+        constraint("Operands are arrays, and the indices are integers.", shared.ARRAY_OPERAND, codes.INDEX_TYPE),
+        constraint(
+            "`index_vector_dim` is a dimension of the indices, or equal to their rank; then each element is an "
+            "index vector of size 1.",
+            codes.INDEX_VECTOR_DIMENSION,
         ),
-        constraint("`offset_dims` are distinct dimensions of the result in ascending order."),
-        (
-            constraint(
-                "`start_index_map` has one entry per component of an index vector; the entries are distinct "
-                "dimensions of the operand."
-            )
+        constraint(
+            "`offset_dims` are distinct dimensions of the result in ascending order.",
+            shared.DIMENSION_NUMBER,
+            shared.DISTINCT_DIMENSIONS,
+            codes.ASCENDING_DIMENSIONS,
         ),
-        (
-            constraint(
-                "`collapsed_slice_dims` and `operand_batching_dims` are disjoint lists of distinct dimensions of "
-                "the operand in ascending order. The batch, not the index vector, determines the position in a "
-                "batching dimension that is also in `start_index_map`."
-            )
+        constraint(
+            "`start_index_map` has one entry per component of an index vector; the entries are distinct "
+            "dimensions of the operand.",
+            shared.DIMENSION_NUMBER,
+            shared.DISTINCT_DIMENSIONS,
+            codes.INDEX_COMPONENTS,
         ),
-        (
-            constraint(
-                "`start_indices_batching_dims` are distinct dimensions of the indices other than "
-                "`index_vector_dim`, paired one to one with `operand_batching_dims`."
-            )
+        constraint(
+            "`collapsed_slice_dims` and `operand_batching_dims` are disjoint lists of distinct dimensions of "
+            "the operand in ascending order. The batch, not the index vector, determines the position in a "
+            "batching dimension that is also in `start_index_map`.",
+            shared.DIMENSION_NUMBER,
+            shared.DISTINCT_DIMENSIONS,
+            codes.ASCENDING_DIMENSIONS,
+            codes.DISJOINT_DIMENSIONS,
         ),
-        (
-            constraint(
-                "There is one slice size per dimension of the operand, from 0 to its size; it is 0 or 1 for a "
-                "collapsed or batching dimension."
-            )
+        constraint(
+            "`start_indices_batching_dims` are distinct dimensions of the indices other than "
+            "`index_vector_dim`, paired one to one with `operand_batching_dims`.",
+            shared.DIMENSION_NUMBER,
+            shared.DISTINCT_DIMENSIONS,
+            codes.BATCHING_DIMENSIONS,
         ),
-        constraint("The number of offset, collapsed and batching dimensions is the rank of the operand."),
+        constraint(
+            "There is one slice size per dimension of the operand, from 0 to its size; it is 0 or 1 for a "
+            "collapsed or batching dimension.",
+            shared.ENTRY_PER_DIMENSION,
+            movement_codes.SLICE_SIZES,
+            codes.DROPPED_SLICE_SIZE,
+        ),
+        constraint(
+            "The number of offset, collapsed and batching dimensions is the rank of the operand.", codes.DIMENSION_KINDS
+        ),
     ),
     arity=exactly(2),
     attributes=GatherAttributes,
@@ -255,15 +285,19 @@ def _infer_scatter(operands: Sequence[Shape], attrs: ScatterAttributes, programs
     require_arrays("scatter", operands)
     count = len(operands) // 2
     if len(operands) != 2 * count + 1:
-        raise ShapeError(f"scatter takes N operands, the indices and N updates: an odd number, given {len(operands)}")
+        raise ShapeError(
+            codes.SCATTER_OPERANDS,
+            f"scatter takes N operands, the indices and N updates: an odd number, given {len(operands)}",
+        )
     inputs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     vectors = index_vectors("scatter", indices, attrs.index_vector_dim)
     for i in range(count):
         for what, shape, first in (("operand", inputs[i], inputs[0]), ("updates", updates[i], updates[0])):
             if shape.dimensions != first.dimensions:
                 raise ShapeError(
+                    shared.SAME_DIMENSIONS,
                     f"scatter: {what} 0 is {first.to_text(layout=False)}, {what} "
-                    f"{i} is {shape.to_text(layout=False)}; sizes must agree"
+                    f"{i} is {shape.to_text(layout=False)}; sizes must agree",
                 )
     _check_scatter_dimensions(inputs[0], vectors, updates[0], attrs)
     _check_update_sizes(inputs[0], vectors, updates[0], attrs)
@@ -275,9 +309,10 @@ def _check_scatter_dimensions(operand: Shape, vectors: Shape, updates: Shape, at
     rank = vectors.rank - 1 + len(attrs.update_window_dims)
     if updates.rank != rank:
         raise ShapeError(
+            codes.UPDATES_RANK,
             f"scatter: updates must have rank {rank} ({vectors.rank - 1} "
             f"of the indices {vectors.to_text(layout=False)} and "
-            f"{len(attrs.update_window_dims)} of the window), given {updates.to_text(layout=False)}"
+            f"{len(attrs.update_window_dims)} of the window), given {updates.to_text(layout=False)}",
         )
     whole = f"the operand {operand.to_text(layout=False)}"
     _check_ascending(
@@ -286,9 +321,10 @@ def _check_scatter_dimensions(operand: Shape, vectors: Shape, updates: Shape, at
     _check_ascending("scatter", "inserted_window_dims", attrs.inserted_window_dims, operand.rank, whole)
     if len(attrs.update_window_dims) + len(attrs.inserted_window_dims) + len(attrs.input_batching_dims) != operand.rank:
         raise ShapeError(
+            codes.DIMENSION_KINDS,
             f"scatter: update_window_dims {list(attrs.update_window_dims)}, inserted_window_dims "
             f"{list(attrs.inserted_window_dims)} and input_batching_dims {list(attrs.input_batching_dims)} "
-            f"must have one entry per dimension of the operand {operand.to_text(layout=False)}"
+            f"must have one entry per dimension of the operand {operand.to_text(layout=False)}",
         )
     index_map, vector_dim = attrs.scatter_dims_to_operand_dims, attrs.index_vector_dim
     _check_index_map("scatter", "scatter_dims_to_operand_dims", index_map, operand, vectors, vector_dim)
@@ -306,19 +342,21 @@ def _check_update_sizes(operand: Shape, vectors: Shape, updates: Shape, attrs: S
         size, most = updates.dimensions[dimension], operand.dimensions[target]
         if not (size <= most or most < 0):
             raise ShapeError(
+                codes.UPDATE_WINDOW,
                 f"scatter: window dimension {dimension} of the updates "
                 f"{updates.to_text(layout=False)} has size {size}, "
-                f"more than the {most} of dimension {target} of the operand {operand.to_text(layout=False)}"
+                f"more than the {most} of dimension {target} of the operand {operand.to_text(layout=False)}",
             )
     rows = [d for d in range(updates.rank) if d not in attrs.update_window_dims]
     sources = [d for d in range(vectors.rank) if d != attrs.index_vector_dim]
     for dimension, source in zip(rows, sources, strict=True):
         if not same_size(updates.dimensions[dimension], vectors.dimensions[source]):
             raise ShapeError(
+                codes.UPDATES_PER_INDEX,
                 f"scatter: dimension {dimension} of the updates {updates.to_text(layout=False)} has size "
                 f"{updates.dimensions[dimension]}, dimension {source} "
                 f"of the indices {vectors.to_text(layout=False)} has "
-                f"{vectors.dimensions[source]}"
+                f"{vectors.dimensions[source]}",
             )
 
 
@@ -328,14 +366,16 @@ def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape],
     results = elements_of(program.result)
     if len(program.parameters) != 2 * count or len(results) != count:
         raise ShapeError(
+            reduction_codes.REDUCER_COUNT,
             f"scatter: the update computation takes {2 * count} parameters and returns {count} scalars "
-            f"for {count} operands, given {program.to_text()}"
+            f"for {count} operands, given {program.to_text()}",
         )
     for i, (operand, update) in enumerate(zip(inputs, updates, strict=True)):
         if operand.element_type is not update.element_type:
             raise ShapeError(
+                shared.SAME_ELEMENT_TYPE,
                 f"scatter: operand {i} is {operand.to_text(layout=False)}, "
-                f"but updates {i} have another type: {update.to_text(layout=False)}"
+                f"but updates {i} have another type: {update.to_text(layout=False)}",
             )
         expected = Shape.scalar(operand.element_type)
         places = (
@@ -346,8 +386,9 @@ def _check_update_computation(inputs: Sequence[Shape], updates: Sequence[Shape],
         for what, number, shape in places:
             if not compatible_ignoring_dynamic(shape, expected):
                 raise ShapeError(
+                    reduction_codes.REDUCER_TYPES,
                     f"scatter: {what} {number} of the update computation is {shape.to_text(layout=False)}, "
-                    f"operand {i} is {operand.to_text(layout=False)}"
+                    f"operand {i} is {operand.to_text(layout=False)}",
                 )
 
 
@@ -360,56 +401,67 @@ SCATTER = OpDef(
     ),
     operands="operands* scatter_indices updates*",
     constraints=(
-        constraint("Operands are arrays, and the indices are integers."),
-        (
-            constraint(
-                "`index_vector_dim` is a dimension of the indices, or equal to their rank; then each element is an "
-                "index vector of size 1."
-            )
+        constraint("Operands are arrays, and the indices are integers.", shared.ARRAY_OPERAND, codes.INDEX_TYPE),
+        constraint(
+            "`index_vector_dim` is a dimension of the indices, or equal to their rank; then each element is an "
+            "index vector of size 1.",
+            codes.INDEX_VECTOR_DIMENSION,
         ),
-        (
-            constraint(
-                "There is one array of updates per operand; all operands have equal dimensions, and so do all updates."
-            )
+        constraint(
+            "There is one array of updates per operand; all operands have equal dimensions, and so do all updates.",
+            shared.SAME_DIMENSIONS,
+            codes.SCATTER_OPERANDS,
         ),
-        (
-            constraint(
-                "The rank of the updates is the number of index dimensions without `index_vector_dim`, plus the "
-                "number of `update_window_dims`."
-            )
+        constraint(
+            "The rank of the updates is the number of index dimensions without `index_vector_dim`, plus the "
+            "number of `update_window_dims`.",
+            codes.UPDATES_RANK,
         ),
-        constraint("`update_window_dims` are distinct dimensions of the updates in ascending order."),
-        (
-            constraint(
-                "`inserted_window_dims` are distinct dimensions of the operand in ascending order, and none of them "
-                "is in `input_batching_dims`."
-            )
+        constraint(
+            "`update_window_dims` are distinct dimensions of the updates in ascending order.",
+            shared.DIMENSION_NUMBER,
+            shared.DISTINCT_DIMENSIONS,
+            codes.ASCENDING_DIMENSIONS,
         ),
-        constraint("The number of window, inserted and batching dimensions is the rank of the operand."),
-        (
-            constraint(
-                "`scatter_dims_to_operand_dims` has one entry per component of an index vector; the entries are "
-                "distinct dimensions of the operand. The batch, not the index vector, determines the position in a "
-                "batching dimension among them."
-            )
+        constraint(
+            "`inserted_window_dims` are distinct dimensions of the operand in ascending order, and none of them "
+            "is in `input_batching_dims`.",
+            shared.DIMENSION_NUMBER,
+            shared.DISTINCT_DIMENSIONS,
+            codes.ASCENDING_DIMENSIONS,
+            codes.DISJOINT_DIMENSIONS,
         ),
-        (
-            constraint(
-                "`scatter_indices_batching_dims` are distinct dimensions of the indices other than "
-                "`index_vector_dim`, paired one to one with `input_batching_dims`."
-            )
+        constraint(
+            "The number of window, inserted and batching dimensions is the rank of the operand.", codes.DIMENSION_KINDS
         ),
-        (
-            constraint(
-                "A window is not larger than the operand in any dimension, and the other dimension sizes of the "
-                "updates are those of the indices."
-            )
+        constraint(
+            "`scatter_dims_to_operand_dims` has one entry per component of an index vector; the entries are "
+            "distinct dimensions of the operand. The batch, not the index vector, determines the position in a "
+            "batching dimension among them.",
+            shared.DIMENSION_NUMBER,
+            shared.DISTINCT_DIMENSIONS,
+            codes.INDEX_COMPONENTS,
         ),
-        (
-            constraint(
-                "The computation takes N current values and N updates, and returns N values. All are scalars; value "
-                "i and update i have the element type of operand i, and so do the updates."
-            )
+        constraint(
+            "`scatter_indices_batching_dims` are distinct dimensions of the indices other than "
+            "`index_vector_dim`, paired one to one with `input_batching_dims`.",
+            shared.DIMENSION_NUMBER,
+            shared.DISTINCT_DIMENSIONS,
+            codes.ASCENDING_DIMENSIONS,
+            codes.BATCHING_DIMENSIONS,
+        ),
+        constraint(
+            "A window is not larger than the operand in any dimension, and the other dimension sizes of the "
+            "updates are those of the indices.",
+            codes.UPDATE_WINDOW,
+            codes.UPDATES_PER_INDEX,
+        ),
+        constraint(
+            "The computation takes N current values and N updates, and returns N values. All are scalars; value "
+            "i and update i have the element type of operand i, and so do the updates.",
+            shared.SAME_ELEMENT_TYPE,
+            reduction_codes.REDUCER_COUNT,
+            reduction_codes.REDUCER_TYPES,
         ),
     ),
     arity=at_least(3),

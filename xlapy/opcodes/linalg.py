@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from enum import Enum
 
 from xlapy.base.element_types import C128, F32, F64
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import special as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGERS, Attributes, EnumCodec, attribute, attributes
@@ -21,12 +23,18 @@ def _require_square(name: str, operand: Shape) -> None:
     element = operand.element_type
     if not (element.is_floating or element.is_complex):
         raise ShapeError(
-            f"{name} takes floating-point or complex elements, operand a is {operand.to_text(layout=False)}"
+            shared.ELEMENT_TYPE,
+            f"{name} takes floating-point or complex elements, operand a is {operand.to_text(layout=False)}",
         )
     if operand.rank < 2:
-        raise ShapeError(f"{name}: a must have at least rank 2, given {operand.to_text(layout=False)}")
+        raise ShapeError(
+            shared.MINIMUM_RANK, f"{name}: a must have at least rank 2, given {operand.to_text(layout=False)}"
+        )
     if not same_size(operand.dimensions[-2], operand.dimensions[-1]):
-        raise ShapeError(f"{name}: the two minor dimensions of a must be equal, a is {operand.to_text(layout=False)}")
+        raise ShapeError(
+            codes.SQUARE_MATRICES,
+            f"{name}: the two minor dimensions of a must be equal, a is {operand.to_text(layout=False)}",
+        )
 
 
 @attributes
@@ -51,8 +59,14 @@ CHOLESKY = OpDef(
     ),
     operands="a",
     constraints=(
-        constraint("The operand is an array of floating-point or complex elements."),
-        constraint("The operand has at least rank 2, and its last two dimensions have equal sizes."),
+        constraint(
+            "The operand is an array of floating-point or complex elements.", shared.ARRAY_OPERAND, shared.ELEMENT_TYPE
+        ),
+        constraint(
+            "The operand has at least rank 2, and its last two dimensions have equal sizes.",
+            shared.MINIMUM_RANK,
+            codes.SQUARE_MATRICES,
+        ),
     ),
     arity=exactly(1),
     attributes=CholeskyAttributes,
@@ -84,30 +98,35 @@ def _infer_triangular_solve(operands: Sequence[Shape], attrs: TriangularSolveAtt
     a, b = operands
     if a.element_type is not b.element_type:
         raise ShapeError(
+            shared.SAME_ELEMENT_TYPE,
             "triangular-solve: a and b must have the same element type, "
-            f"given {a.to_text(layout=False)} and {b.to_text(layout=False)}"
+            f"given {a.to_text(layout=False)} and {b.to_text(layout=False)}",
         )
     _require_square("triangular-solve", a)
     if a.rank != b.rank:
         raise ShapeError(
+            codes.SOLVE_DIMENSIONS,
             "triangular-solve: a and b must have equal ranks, given "
-            f"{a.to_text(layout=False)} and {b.to_text(layout=False)}"
+            f"{a.to_text(layout=False)} and {b.to_text(layout=False)}",
         )
-    shared = -2 if attrs.left_side else -1
-    if not same_size(a.dimensions[-1], b.dimensions[shared]):
+    multiplied = -2 if attrs.left_side else -1
+    if not same_size(a.dimensions[-1], b.dimensions[multiplied]):
         raise ShapeError(
+            codes.SOLVE_SIZE,
             f"triangular-solve with left_side={str(attrs.left_side).lower()}: "
-            f"dimension {b.rank + shared} of b {b.to_text(layout=False)} "
-            f"must have the size of a {a.to_text(layout=False)}"
+            f"dimension {b.rank + multiplied} of b {b.to_text(layout=False)} "
+            f"must have the size of a {a.to_text(layout=False)}",
         )
     if a.dimensions[:-2] != b.dimensions[:-2]:
         raise ShapeError(
+            codes.SOLVE_DIMENSIONS,
             "triangular-solve: batch dimensions must be equal, a is "
-            f"{a.to_text(layout=False)}, b is {b.to_text(layout=False)}"
+            f"{a.to_text(layout=False)}, b is {b.to_text(layout=False)}",
         )
     if attrs.transpose_a is Transpose.UNSET:
         raise ShapeError(
-            "triangular-solve: transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT, but it is not given"
+            codes.TRANSPOSE_GIVEN,
+            "triangular-solve: transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT, but it is not given",
         )
     return b
 
@@ -118,11 +137,22 @@ TRIANGULAR_SOLVE = OpDef(
     summary="Solves op(a) x = b, or x op(a) = b, for triangular matrices a.",
     operands="a b",
     constraints=(
-        constraint("Both operands are arrays of the same floating-point or complex element type."),
-        constraint("a has at least rank 2, and its last two dimensions have equal sizes."),
-        constraint("Both operands have the same rank and equal batch dimensions."),
-        constraint("The dimension of b that is multiplied by a has the size of a's last two dimensions."),
-        constraint("`transpose_a` is specified."),
+        constraint(
+            "Both operands are arrays of the same floating-point or complex element type.",
+            shared.ARRAY_OPERAND,
+            shared.SAME_ELEMENT_TYPE,
+            shared.ELEMENT_TYPE,
+        ),
+        constraint(
+            "a has at least rank 2, and its last two dimensions have equal sizes.",
+            shared.MINIMUM_RANK,
+            codes.SQUARE_MATRICES,
+        ),
+        constraint("Both operands have the same rank and equal batch dimensions.", codes.SOLVE_DIMENSIONS),
+        constraint(
+            "The dimension of b that is multiplied by a has the size of a's last two dimensions.", codes.SOLVE_SIZE
+        ),
+        constraint("`transpose_a` is specified.", codes.TRANSPOSE_GIVEN),
     ),
     arity=exactly(2),
     attributes=TriangularSolveAttributes,
@@ -152,17 +182,22 @@ def _infer_fft(operands: Sequence[Shape], attrs: FftAttributes, _: ProgramShapes
     (operand,) = operands
     kind, length = attrs.fft_type, attrs.fft_length
     if not 1 <= len(length) <= 3:
-        raise ShapeError(f"fft_length must have 1 to 3 entries, given {list(length)}")
+        raise ShapeError(codes.TRANSFORM_LENGTH, f"fft_length must have 1 to 3 entries, given {list(length)}")
     if any(size < 0 for size in length):
-        raise ShapeError(f"fft_length must not be negative, given {list(length)}")
+        raise ShapeError(codes.TRANSFORM_LENGTH, f"fft_length must not be negative, given {list(length)}")
     if kind is FftType.RFFT:
         if operand.element_type not in (F32, F64):
-            raise ShapeError(f"fft RFFT takes f32 or f64 elements, operand is {operand.to_text(layout=False)}")
+            raise ShapeError(
+                shared.ELEMENT_TYPE, f"fft RFFT takes f32 or f64 elements, operand is {operand.to_text(layout=False)}"
+            )
     elif not operand.element_type.is_complex:
-        raise ShapeError(f"fft {kind.value} takes complex elements, operand is {operand.to_text(layout=False)}")
+        raise ShapeError(
+            shared.ELEMENT_TYPE, f"fft {kind.value} takes complex elements, operand is {operand.to_text(layout=False)}"
+        )
     if operand.rank < len(length):
         raise ShapeError(
-            f"fft of rank {len(length)} needs an operand of at least that rank, given {operand.to_text(layout=False)}"
+            shared.MINIMUM_RANK,
+            f"fft of rank {len(length)} needs an operand of at least that rank, given {operand.to_text(layout=False)}",
         )
     _check_lengths(operand, kind, length)
     return _fft_result(operand, kind, length)
@@ -180,8 +215,9 @@ def _check_lengths(operand: Shape, kind: FftType, length: tuple[int, ...]) -> No
         zeros = (given == size == 0) if kind in (FftType.RFFT, FftType.IRFFT) else 0 in (given, size)
         if not (zeros or same_size(given, wanted)):
             raise ShapeError(
+                codes.TRANSFORM_SIZES,
                 f"fft {kind.value} with fft_length {list(length)}: "
-                f"dimension {dimension} of {operand.to_text(layout=False)} must be {wanted}"
+                f"dimension {dimension} of {operand.to_text(layout=False)} must be {wanted}",
             )
 
 
@@ -206,15 +242,14 @@ FFT = OpDef(
     ),
     operands="operand",
     constraints=(
-        constraint("The operand is an array."),
-        constraint("`fft_length` has 1 to 3 entries, none negative."),
-        constraint("RFFT takes f32 or f64 elements; the other transforms take complex elements."),
-        constraint("The operand has at least as many dimensions as `fft_length` has entries."),
-        (
-            constraint(
-                "The innermost dimensions have the sizes in `fft_length`; for IRFFT, the last one has size "
-                "`fft_length[-1] // 2 + 1`."
-            )
+        constraint("The operand is an array.", shared.ARRAY_OPERAND),
+        constraint("`fft_length` has 1 to 3 entries, none negative.", codes.TRANSFORM_LENGTH),
+        constraint("RFFT takes f32 or f64 elements; the other transforms take complex elements.", shared.ELEMENT_TYPE),
+        constraint("The operand has at least as many dimensions as `fft_length` has entries.", shared.MINIMUM_RANK),
+        constraint(
+            "The innermost dimensions have the sizes in `fft_length`; for IRFFT, the last one has size "
+            "`fft_length[-1] // 2 + 1`.",
+            codes.TRANSFORM_SIZES,
         ),
     ),
     arity=exactly(1),

@@ -14,6 +14,8 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.element_types import S32
+from xlapy.base.error_codes import movement as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -48,11 +50,12 @@ class DimensionAttributes(Attributes):
     dimension: int = attribute(ONE_INTEGER, key="dimensions")
 
 
-def _require_same_type(name: str, shape: Shape, operand: Shape, what: str = "result") -> None:
+def _require_same_type(name: str, shape: Shape, operand: Shape) -> None:
     if not shape.is_array or shape.element_type is not operand.element_type:
         raise ShapeError(
+            codes.KEPT_ELEMENT_TYPE,
             f"{name} keeps the element type: operand "
-            f"{operand.to_text(layout=False)}, {what} {shape.to_text(layout=False)}"
+            f"{operand.to_text(layout=False)}, result {shape.to_text(layout=False)}",
         )
 
 
@@ -73,20 +76,22 @@ def _check_broadcast(shape: Shape, operands: Sequence[Shape], attrs: BroadcastAt
     dimensions = attrs.dimensions
     if len(dimensions) != operand.rank:
         raise ShapeError(
+            shared.ENTRY_PER_DIMENSION,
             "broadcast takes one entry in dimensions for each "
             f"dimension of the operand {operand.to_text(layout=False)}, "
-            f"given {list(dimensions)}"
+            f"given {list(dimensions)}",
         )
     require_distinct("broadcast", "dimensions", dimensions)
     for source, target in enumerate(dimensions):
         require_dimension("broadcast", "dimension", target, shape)
         if operand.dimensions[source] != shape.dimensions[target]:
             raise ShapeError(
+                codes.BROADCAST_SIZES,
                 f"broadcast maps operand dimension {source} of "
                 f"{operand.to_text(layout=False)} to result dimension {target} "
                 f"of {shape.to_text(layout=False)}: sizes "
                 f"{operand.dimensions[source]} and {shape.dimensions[target]} differ; "
-                f"reshape dimensions of size 1 away first"
+                f"reshape dimensions of size 1 away first",
             )
 
 
@@ -96,10 +101,16 @@ BROADCAST = OpDef(
     summary=("Repeats the operand along new dimensions: operand dimension i becomes result dimension `dimensions[i]`."),
     operands="operand",
     constraints=(
-        constraint("The operand is an array, and the result has the same element type."),
-        constraint("`dimensions` has one entry per dimension of the operand."),
-        constraint("The entries are distinct dimensions of the result."),
-        constraint("A dimension keeps its size; a dimension of size 1 is not expanded."),
+        constraint(
+            "The operand is an array, and the result has the same element type.",
+            shared.ARRAY_OPERAND,
+            codes.KEPT_ELEMENT_TYPE,
+        ),
+        constraint("`dimensions` has one entry per dimension of the operand.", shared.ENTRY_PER_DIMENSION),
+        constraint(
+            "The entries are distinct dimensions of the result.", shared.DIMENSION_NUMBER, shared.DISTINCT_DIMENSIONS
+        ),
+        constraint("A dimension keeps its size; a dimension of size 1 is not expanded.", codes.BROADCAST_SIZES),
     ),
     arity=exactly(1),
     attributes=BroadcastAttributes,
@@ -121,16 +132,18 @@ def _check_reshape(shape: Shape, operands: Sequence[Shape], attrs: ReshapeAttrib
     _require_size("reshape", shape, operand)
     if not -1 <= attrs.inferred_dimension < shape.rank:
         raise ShapeError(
+            codes.INFERRED_DIMENSION,
             f"reshape: inferred_dimension {attrs.inferred_dimension} is not a dimension of "
-            f"{shape.to_text(layout=False)}"
+            f"{shape.to_text(layout=False)}",
         )
 
 
 def _require_size(name: str, shape: Shape, operand: Shape) -> None:
     if shape.size != operand.size:
         raise ShapeError(
+            codes.ELEMENT_COUNT,
             f"{name} keeps the number of elements: operand {operand.to_text(layout=False)} has {operand.size}, "
-            f"result {shape.to_text(layout=False)} has {shape.size}"
+            f"result {shape.to_text(layout=False)} has {shape.size}",
         )
 
 
@@ -164,7 +177,7 @@ def _dynamic_target(operand: Shape, shape: Shape, dimension: int, inferred_dimen
             return shape.rank - 1
         if dimension == 0:
             return 0
-        raise ShapeError(f"{what} has size 1 and is neither the first nor the last")
+        raise ShapeError(codes.DYNAMIC_DIMENSION_OF_RESHAPE, f"{what} has size 1 and is neither the first nor the last")
     if len(candidates) == 1:
         return candidates[0]
     if inferred_dimension != -1:
@@ -178,7 +191,10 @@ def _candidates(operand: Shape, shape: Shape, dimension: int, what: str) -> rang
     place = next(i for i, (merged, _) in enumerate(groups) if dimension in merged)
     merged, split = groups[place]
     if len(merged) > 1 and len(split) > 1:
-        raise ShapeError(f"{what} is both merged with other dimensions and split, which is not supported")
+        raise ShapeError(
+            codes.DYNAMIC_DIMENSION_OF_RESHAPE,
+            f"{what} is both merged with other dimensions and split, which is not supported",
+        )
     stop = split.stop
     for without_operand, appended in groups[place + 1 :]:
         if without_operand:
@@ -213,9 +229,13 @@ RESHAPE = OpDef(
     summary="Changes the dimensions; the elements keep their row-major order.",
     operands="operand",
     constraints=(
-        constraint("The operand is an array, and the result has the same element type."),
-        constraint("The result has the same number of elements."),
-        constraint("`inferred_dimension` is a dimension of the result, or -1."),
+        constraint(
+            "The operand is an array, and the result has the same element type.",
+            shared.ARRAY_OPERAND,
+            codes.KEPT_ELEMENT_TYPE,
+        ),
+        constraint("The result has the same number of elements.", codes.ELEMENT_COUNT),
+        constraint("`inferred_dimension` is a dimension of the result, or -1.", codes.INFERRED_DIMENSION),
     ),
     arity=exactly(1),
     attributes=ReshapeAttributes,
@@ -231,12 +251,15 @@ def _check_dynamic_reshape(shape: Shape, operands: Sequence[Shape], _: Any, __: 
     _require_size("dynamic-reshape", shape, operand)
     if len(sizes) != shape.rank:
         raise ShapeError(
-            f"dynamic-reshape takes one size operand per dimension of {shape.to_text(layout=False)}, given {len(sizes)}"
+            codes.SIZE_OPERANDS,
+            f"dynamic-reshape takes one size operand per dimension of {shape.to_text(layout=False)}, "
+            f"given {len(sizes)}",
         )
     for dimension, size in enumerate(sizes):
         if not size.is_scalar or size.element_type is not S32:
             raise ShapeError(
-                f"dynamic-reshape takes sizes of shape s32[], size {dimension} is {size.to_text(layout=False)}"
+                codes.SIZE_OPERAND,
+                f"dynamic-reshape takes sizes of shape s32[], size {dimension} is {size.to_text(layout=False)}",
             )
 
 
@@ -246,10 +269,10 @@ DYNAMIC_RESHAPE = OpDef(
     summary="A reshape to sizes that are only known at run time; the declared sizes are upper bounds.",
     operands="operand dim_sizes*",
     constraints=(
-        constraint("The operand is an array, and the result has the same element type."),
-        constraint("The declared shape has the same number of elements as the operand."),
-        constraint("There is one size per dimension of the result."),
-        constraint("Sizes have the shape s32[]."),
+        constraint("The operand is an array, and the result has the same element type.", codes.KEPT_ELEMENT_TYPE),
+        constraint("The declared shape has the same number of elements as the operand.", codes.ELEMENT_COUNT),
+        constraint("There is one size per dimension of the result.", codes.SIZE_OPERANDS),
+        constraint("Sizes have the shape s32[].", codes.SIZE_OPERAND),
     ),
     arity=at_least(1),
     check=_check_dynamic_reshape,
@@ -266,8 +289,9 @@ def _infer_transpose(operands: Sequence[Shape], attrs: DimensionsAttributes, _: 
     permutation = attrs.dimensions
     if sorted(permutation) != list(range(operand.rank)):
         raise ShapeError(
+            codes.PERMUTATION,
             "transpose takes a permutation of the dimensions of "
-            f"{operand.to_text(layout=False)}, given {list(permutation)}"
+            f"{operand.to_text(layout=False)}, given {list(permutation)}",
         )
     dynamic = [operand.dynamic_dimensions[d] for d in permutation]
     sizes = [operand.dimensions[d] for d in permutation]
@@ -294,8 +318,8 @@ TRANSPOSE = OpDef(
     summary="Reorders the dimensions: dimension i of the result is dimension `dimensions[i]` of the operand.",
     operands="operand",
     constraints=(
-        constraint("The operand is an array."),
-        constraint("`dimensions` is a permutation of the operand's dimensions."),
+        constraint("The operand is an array.", shared.ARRAY_OPERAND),
+        constraint("`dimensions` is a permutation of the operand's dimensions.", codes.PERMUTATION),
     ),
     arity=exactly(1),
     attributes=DimensionsAttributes,
@@ -307,8 +331,10 @@ REVERSE = OpDef(
     summary="Reverses the order of the elements along each of `dimensions`.",
     operands="operand",
     constraints=(
-        constraint("The operand is an array."),
-        constraint("`dimensions` are distinct dimensions of the operand."),
+        constraint("The operand is an array.", shared.ARRAY_OPERAND),
+        constraint(
+            "`dimensions` are distinct dimensions of the operand.", shared.DIMENSION_NUMBER, shared.DISTINCT_DIMENSIONS
+        ),
     ),
     arity=exactly(1),
     attributes=DimensionsAttributes,
@@ -342,11 +368,15 @@ def _infer_shuffle(operands: Sequence[Shape], attrs: ShuffleAttributes, _: Progr
     if attrs.mode is ShuffleMode.PERMUTE:
         _check_indices(operand, attrs)
     elif attrs.indices is not None:
-        raise ShapeError(f"shuffle of mode rotate takes no indices, given {attrs.indices.shape.to_text(layout=False)}")
+        raise ShapeError(
+            codes.SHUFFLE_PATTERN,
+            f"shuffle of mode rotate takes no indices, given {attrs.indices.shape.to_text(layout=False)}",
+        )
     elif len(attrs.shifts) != len(attrs.dimensions):
         raise ShapeError(
+            codes.SHUFFLE_PATTERN,
             f"shuffle of mode rotate takes one shift per dimension of {list(attrs.dimensions)}, "
-            f"given {list(attrs.shifts)}"
+            f"given {list(attrs.shifts)}",
         )
     return operand
 
@@ -357,7 +387,7 @@ def _check_indices(operand: Shape, attrs: ShuffleAttributes) -> None:
     An additional innermost dimension holds one coordinate per shuffled dimension; it is absent if only one is shuffled.
     """
     if attrs.indices is None or attrs.shifts:
-        raise ShapeError("shuffle of mode permute takes indices and no shifts")
+        raise ShapeError(codes.SHUFFLE_PATTERN, "shuffle of mode permute takes indices and no shifts")
     shape = attrs.indices.shape
     count = len(attrs.dimensions)
     expected = operand.dimensions if count == 1 else (*operand.dimensions, count)
@@ -367,8 +397,9 @@ def _check_indices(operand: Shape, attrs: ShuffleAttributes) -> None:
     )
     if not shape.is_array or not shape.element_type.is_integral or not fits:
         raise ShapeError(
+            codes.SHUFFLE_INDICES,
             f"shuffle of {operand.to_text(layout=False)} takes integer indices of dimensions {list(expected)} "
-            f"(1 where shared), given {shape.to_text(layout=False)}"
+            f"(1 where shared), given {shape.to_text(layout=False)}",
         )
 
 
@@ -381,15 +412,16 @@ SHUFFLE = OpDef(
     ),
     operands="operand",
     constraints=(
-        constraint("The operand is an array."),
-        constraint("`dimensions` are distinct dimensions of the operand."),
-        constraint("Mode rotate takes one shift per dimension and no indices."),
-        constraint("Mode permute takes indices and no shifts."),
-        (
-            constraint(
-                "The indices are integers with the operand's dimensions (or size 1 where they are broadcast). If "
-                "several dimensions are shuffled, an additional innermost dimension holds the coordinates."
-            )
+        constraint("The operand is an array.", shared.ARRAY_OPERAND),
+        constraint(
+            "`dimensions` are distinct dimensions of the operand.", shared.DIMENSION_NUMBER, shared.DISTINCT_DIMENSIONS
+        ),
+        constraint("Mode rotate takes one shift per dimension and no indices.", codes.SHUFFLE_PATTERN),
+        constraint("Mode permute takes indices and no shifts.", codes.SHUFFLE_PATTERN),
+        constraint(
+            "The indices are integers with the operand's dimensions (or size 1 where they are broadcast). If "
+            "several dimensions are shuffled, an additional innermost dimension holds the coordinates.",
+            codes.SHUFFLE_INDICES,
         ),
     ),
     arity=exactly(1),
@@ -410,13 +442,15 @@ def _infer_concatenate(operands: Sequence[Shape], attrs: DimensionAttributes, _:
         require_array("concatenate", operand, f"operand {number}")
         if operand.element_type is not first.element_type:
             raise ShapeError(
+                shared.SAME_ELEMENT_TYPE,
                 f"concatenate takes operands of the same element type: operand 0 is {first.to_text(layout=False)} "
-                f"and operand {number} {operand.to_text(layout=False)}"
+                f"and operand {number} {operand.to_text(layout=False)}",
             )
         if _without(operand.dimensions, dimension) != _without(first.dimensions, dimension):
             raise ShapeError(
+                codes.CONCATENATED_SIZES,
                 f"concatenate takes operands that differ only in dimension {dimension}, "
-                f"operand 0 is {first.to_text(layout=False)} and operand {number} {operand.to_text(layout=False)}"
+                f"operand 0 is {first.to_text(layout=False)} and operand {number} {operand.to_text(layout=False)}",
             )
     sizes = list(first.dimensions)
     sizes[dimension] = sum(operand.dimensions[dimension] for operand in operands)
@@ -434,9 +468,9 @@ CONCATENATE = OpDef(
     summary="Concatenates arrays along one dimension, in the order of the operands.",
     operands="operands*",
     constraints=(
-        constraint("Operands are arrays of the same element type."),
-        constraint("The dimension is a dimension of the operands."),
-        constraint("Operands have equal sizes in all other dimensions."),
+        constraint("Operands are arrays of the same element type.", shared.ARRAY_OPERAND, shared.SAME_ELEMENT_TYPE),
+        constraint("The dimension is a dimension of the operands.", shared.DIMENSION_NUMBER),
+        constraint("Operands have equal sizes in all other dimensions.", codes.CONCATENATED_SIZES),
     ),
     arity=at_least(1),
     attributes=DimensionAttributes,
@@ -455,8 +489,9 @@ def _infer_slice(operands: Sequence[Shape], attrs: SliceAttributes, _: ProgramSh
     require_array("slice", operand)
     if not len(ranges.starts) == len(ranges.limits) == len(ranges.strides) == operand.rank:
         raise ShapeError(
+            shared.ENTRY_PER_DIMENSION,
             f"slice takes one range per dimension of {operand.to_text(layout=False)}, "
-            f"given {SLICE_RANGES.write(ranges)}"
+            f"given {SLICE_RANGES.write(ranges)}",
         )
     sizes = [_slice_size(operand, ranges, dimension) for dimension in range(operand.rank)]
     dynamic = [flag and size != 1 for flag, size in zip(operand.dynamic_dimensions, sizes, strict=True)]
@@ -468,13 +503,13 @@ def _slice_size(operand: Shape, ranges: SliceRanges, dimension: int) -> int:
     size = operand.dimensions[dimension]
     where = f"slice of {operand.to_text(layout=False)}, dimension {dimension}"
     if start < 0:
-        raise ShapeError(f"{where}: start {start} is negative")
+        raise ShapeError(codes.SLICE_RANGE, f"{where}: start {start} is negative")
     if limit > size:
-        raise ShapeError(f"{where}: limit {limit} is beyond the size {size}")
+        raise ShapeError(codes.SLICE_RANGE, f"{where}: limit {limit} is beyond the size {size}")
     if start > limit:
-        raise ShapeError(f"{where}: start {start} is beyond the limit {limit}")
+        raise ShapeError(codes.SLICE_RANGE, f"{where}: start {start} is beyond the limit {limit}")
     if stride < 1:
-        raise ShapeError(f"{where}: stride must be at least 1, given {stride}")
+        raise ShapeError(codes.SLICE_STRIDE, f"{where}: stride must be at least 1, given {stride}")
     return -((start - limit) // stride)
 
 
@@ -484,10 +519,10 @@ SLICE = OpDef(
     summary="Every stride-th element from the start to the limit (exclusive) in each dimension.",
     operands="operand",
     constraints=(
-        constraint("The operand is an array."),
-        constraint("`slice` has one range per dimension."),
-        constraint("0 <= start <= limit <= size."),
-        constraint("Strides are at least 1."),
+        constraint("The operand is an array.", shared.ARRAY_OPERAND),
+        constraint("`slice` has one range per dimension.", shared.ENTRY_PER_DIMENSION),
+        constraint("0 <= start <= limit <= size.", codes.SLICE_RANGE),
+        constraint("Strides are at least 1.", codes.SLICE_STRIDE),
     ),
     arity=exactly(1),
     attributes=SliceAttributes,
@@ -506,25 +541,33 @@ def _infer_pad(operands: Sequence[Shape], attrs: PadAttributes, _: ProgramShapes
     config = attrs.padding.dimensions
     require_array("pad", operand)
     if not value.is_scalar:
-        raise ShapeError(f"pad takes a scalar padding value, given {value.to_text(layout=False)}")
-    _require_same_type("pad", value, operand, "padding value")
+        raise ShapeError(codes.PADDING_VALUE, f"pad takes a scalar padding value, given {value.to_text(layout=False)}")
+    if value.element_type is not operand.element_type:
+        raise ShapeError(
+            shared.SAME_ELEMENT_TYPE,
+            f"pad takes a padding value of the operand's element type: operand {operand.to_text(layout=False)}, "
+            f"padding value {value.to_text(layout=False)}",
+        )
     if len(config) != operand.rank:
         raise ShapeError(
+            shared.ENTRY_PER_DIMENSION,
             "pad takes one padding entry per dimension of "
-            f"{operand.to_text(layout=False)}, given {PADDING.write(attrs.padding)!r}"
+            f"{operand.to_text(layout=False)}, given {PADDING.write(attrs.padding)!r}",
         )
     for dimension, entry in enumerate(config):
         if entry.interior < 0:
             raise ShapeError(
+                codes.INTERIOR_PADDING,
                 f"pad of {operand.to_text(layout=False)}, dimension "
-                f"{dimension}: interior padding {entry.interior} is negative"
+                f"{dimension}: interior padding {entry.interior} is negative",
             )
     sizes = [entry.output_size(size) for entry, size in zip(config, operand.dimensions, strict=True)]
     for dimension, size in enumerate(sizes):
         if size < 0:
             raise ShapeError(
+                codes.NEGATIVE_PADDING,
                 f"pad of {operand.to_text(layout=False)} by {PADDING.write(attrs.padding)} gives dimension {dimension} "
-                f"the negative size {size}"
+                f"the negative size {size}",
             )
     return operand.with_dimensions(sizes, operand.dynamic_dimensions)
 
@@ -538,10 +581,15 @@ PAD = OpDef(
     ),
     operands="operand padding_value",
     constraints=(
-        constraint("The operand is an array, and the padding value is a scalar of the same element type."),
-        constraint("`padding` has one entry per dimension."),
-        constraint("Interior padding is not negative."),
-        constraint("Negative padding does not remove more elements than there are."),
+        constraint(
+            "The operand is an array, and the padding value is a scalar of the same element type.",
+            shared.ARRAY_OPERAND,
+            shared.SAME_ELEMENT_TYPE,
+            codes.PADDING_VALUE,
+        ),
+        constraint("`padding` has one entry per dimension.", shared.ENTRY_PER_DIMENSION),
+        constraint("Interior padding is not negative.", codes.INTERIOR_PADDING),
+        constraint("Negative padding does not remove more elements than there are.", codes.NEGATIVE_PADDING),
     ),
     arity=exactly(2),
     attributes=PadAttributes,
@@ -565,17 +613,20 @@ def _check_start_indices(name: str, operand: Shape, indices: Sequence[Shape]) ->
         count, rank = len(indices), 0
     if count != operand.rank:
         raise ShapeError(
-            f"{name} takes one start index per dimension of {operand.to_text(layout=False)}, given {count}"
+            codes.START_INDEX_COUNT,
+            f"{name} takes one start index per dimension of {operand.to_text(layout=False)}, given {count}",
         )
     for number, index in enumerate(indices):
         if index.rank != rank or not index.element_type.is_integral:
             raise ShapeError(
-                f"{name} takes integer scalars as start indices, index {number} is {index.to_text(layout=False)}"
+                codes.START_INDEX_TYPE,
+                f"{name} takes integer scalars as start indices, index {number} is {index.to_text(layout=False)}",
             )
         if index.element_type is not indices[0].element_type:
             raise ShapeError(
+                codes.START_INDEX_TYPE,
                 f"{name} takes start indices of the same type: index 0 is {indices[0].to_text(layout=False)}, "
-                f"index {number} is {index.to_text(layout=False)}"
+                f"index {number} is {index.to_text(layout=False)}",
             )
 
 
@@ -587,13 +638,15 @@ def _infer_dynamic_slice(operands: Sequence[Shape], attrs: DynamicSliceAttribute
     _check_start_indices("dynamic-slice", operand, indices)
     if len(sizes) != operand.rank:
         raise ShapeError(
-            f"dynamic-slice takes one size per dimension of {operand.to_text(layout=False)}, given {list(sizes)}"
+            shared.ENTRY_PER_DIMENSION,
+            f"dynamic-slice takes one size per dimension of {operand.to_text(layout=False)}, given {list(sizes)}",
         )
     for dimension, size in enumerate(sizes):
         if not 0 <= size <= operand.dimensions[dimension]:
             raise ShapeError(
+                codes.SLICE_SIZES,
                 f"dynamic-slice size {size} of dimension {dimension} is not between 0 and the operand's "
-                f"{operand.dimensions[dimension]} ({operand.to_text(layout=False)})"
+                f"{operand.dimensions[dimension]} ({operand.to_text(layout=False)})",
             )
     dynamic = [
         flag and size == whole and size > 1
@@ -610,10 +663,16 @@ DYNAMIC_SLICE = OpDef(
     ),
     operands="operand start_indices*",
     constraints=(
-        constraint("The operand is an array."),
-        constraint("There is one start index per dimension, as separate scalars or in one vector."),
-        constraint("The start indices are integers of the same type."),
-        constraint("There is one slice size per dimension, from 0 to the operand's size."),
+        constraint("The operand is an array.", shared.ARRAY_OPERAND),
+        constraint(
+            "There is one start index per dimension, as separate scalars or in one vector.", codes.START_INDEX_COUNT
+        ),
+        constraint("The start indices are integers of the same type.", codes.START_INDEX_TYPE),
+        constraint(
+            "There is one slice size per dimension, from 0 to the operand's size.",
+            shared.ENTRY_PER_DIMENSION,
+            codes.SLICE_SIZES,
+        ),
     ),
     arity=at_least(1),
     attributes=DynamicSliceAttributes,
@@ -629,20 +688,23 @@ def _infer_dynamic_update_slice(operands: Sequence[Shape], _: Any, __: ProgramSh
     _check_start_indices("dynamic-update-slice", operand, indices)
     if update.element_type is not operand.element_type:
         raise ShapeError(
+            shared.SAME_ELEMENT_TYPE,
             "dynamic-update-slice takes operands of the same element type: operand "
-            f"{operand.to_text(layout=False)}, update {update.to_text(layout=False)}"
+            f"{operand.to_text(layout=False)}, update {update.to_text(layout=False)}",
         )
     if update.rank != operand.rank:
         raise ShapeError(
+            codes.UPDATE_SIZE,
             "dynamic-update-slice takes operands of the same rank: operand "
-            f"{operand.to_text(layout=False)}, update {update.to_text(layout=False)}"
+            f"{operand.to_text(layout=False)}, update {update.to_text(layout=False)}",
         )
     for dimension, (size, whole) in enumerate(zip(update.dimensions, operand.dimensions, strict=True)):
         if size > whole:
             raise ShapeError(
+                codes.UPDATE_SIZE,
                 f"dynamic-update-slice: the update {update.to_text(layout=False)} "
                 f"is larger than the operand {operand.to_text(layout=False)} "
-                f"in dimension {dimension}"
+                f"in dimension {dimension}",
             )
     dynamic = [
         flag or (updated and update.dimensions[d] == operand.dimensions[d])
@@ -660,10 +722,16 @@ DYNAMIC_UPDATE_SLICE = OpDef(
     ),
     operands="operand update start_indices*",
     constraints=(
-        constraint("Operand and update are arrays of the same element type."),
-        constraint("The update has the operand's rank and is not larger than the operand in any dimension."),
-        constraint("There is one start index per dimension, as separate scalars or in one vector."),
-        constraint("The start indices are integers of the same type."),
+        constraint(
+            "Operand and update are arrays of the same element type.", shared.ARRAY_OPERAND, shared.SAME_ELEMENT_TYPE
+        ),
+        constraint(
+            "The update has the operand's rank and is not larger than the operand in any dimension.", codes.UPDATE_SIZE
+        ),
+        constraint(
+            "There is one start index per dimension, as separate scalars or in one vector.", codes.START_INDEX_COUNT
+        ),
+        constraint("The start indices are integers of the same type.", codes.START_INDEX_TYPE),
     ),
     arity=at_least(2),
     infer=_infer_dynamic_update_slice,
@@ -693,11 +761,12 @@ def _check_bitcast(shape: Shape, operands: Sequence[Shape], _: Any, __: ProgramS
     operand = operands[0]
     require_array("bitcast", operand)
     if not shape.is_array:
-        raise ShapeError(f"bitcast returns an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(shared.ARRAY_RESULT, f"bitcast returns an array, declared {shape.to_text(layout=False)}")
     if shape.byte_size != operand.byte_size:
         raise ShapeError(
+            codes.BITCAST_BYTES,
             f"bitcast keeps the number of bytes: operand {operand} has {operand.byte_size}, "
-            f"result {shape} has {shape.byte_size}"
+            f"result {shape} has {shape.byte_size}",
         )
 
 
@@ -707,8 +776,8 @@ BITCAST = OpDef(
     summary="Reinterprets the bytes with another shape, element type or layout.",
     operands="operand",
     constraints=(
-        constraint("Operand and result are arrays."),
-        constraint("Both have the same number of bytes."),
+        constraint("Operand and result are arrays.", shared.ARRAY_OPERAND, shared.ARRAY_RESULT),
+        constraint("Both have the same number of bytes.", codes.BITCAST_BYTES),
     ),
     arity=exactly(1),
     check=_check_bitcast,
@@ -723,8 +792,9 @@ def _require_size_dimension(name: str, dimension: int, operand: Shape) -> None:
     require_dimension(name, "dimension", dimension, operand)
     if operand.dimensions[dimension] > _INT32_MAX:
         raise ShapeError(
+            codes.DIMENSION_SIZE_LIMIT,
             f"{name}: dimension {dimension} of {operand.to_text(layout=False)} "
-            f"is larger than {_INT32_MAX}, the largest size in s32"
+            f"is larger than {_INT32_MAX}, the largest size in s32",
         )
 
 
@@ -738,7 +808,9 @@ def _infer_set_dimension_size(operands: Sequence[Shape], attrs: DimensionAttribu
     operand, size = operands
     _require_size_dimension("set-dimension-size", attrs.dimension, operand)
     if not size.is_scalar or size.element_type is not S32:
-        raise ShapeError(f"set-dimension-size takes a size of shape s32[], given {size.to_text(layout=False)}")
+        raise ShapeError(
+            codes.SIZE_OPERAND, f"set-dimension-size takes a size of shape s32[], given {size.to_text(layout=False)}"
+        )
     dynamic = list(operand.dynamic_dimensions)
     dynamic[attrs.dimension] = True
     return operand.with_dimensions(operand.dimensions, dynamic)
@@ -750,8 +822,8 @@ GET_DIMENSION_SIZE = OpDef(
     summary="The size of one dimension at run time, as s32.",
     operands="operand",
     constraints=(
-        constraint("The operand is an array that has the dimension."),
-        constraint("The size fits into s32."),
+        constraint("The operand is an array that has the dimension.", shared.ARRAY_OPERAND, shared.DIMENSION_NUMBER),
+        constraint("The size fits into s32.", codes.DIMENSION_SIZE_LIMIT),
     ),
     arity=exactly(1),
     attributes=DimensionAttributes,
@@ -763,9 +835,9 @@ SET_DIMENSION_SIZE = OpDef(
     summary="Makes one dimension of the operand dynamic: elements at index `size` and above are padding.",
     operands="operand size",
     constraints=(
-        constraint("The operand is an array that has the dimension."),
-        constraint("The size has the shape s32[]."),
-        constraint("The bound of the dimension fits into s32."),
+        constraint("The operand is an array that has the dimension.", shared.ARRAY_OPERAND, shared.DIMENSION_NUMBER),
+        constraint("The size has the shape s32[].", codes.SIZE_OPERAND),
+        constraint("The bound of the dimension fits into s32.", codes.DIMENSION_SIZE_LIMIT),
     ),
     arity=exactly(2),
     attributes=DimensionAttributes,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import special as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import FLOAT, INTEGER, Attributes, attribute, attributes
@@ -33,22 +35,28 @@ def _check_feature_vectors(name: str, operands: Sequence[Shape], vectors: dict[s
     operand = operands[0]
     require_dimension(name, "feature_index", feature_index, operand)
     if not operand.element_type.is_floating:
-        raise ShapeError(f"{name} takes floating-point elements, operand is {operand.to_text(layout=False)}")
+        raise ShapeError(
+            shared.ELEMENT_TYPE, f"{name} takes floating-point elements, operand is {operand.to_text(layout=False)}"
+        )
     features = operand.dimensions[feature_index]
     for what, number in vectors.items():
         vector = operands[number]
         if vector.rank != 1:
-            raise ShapeError(f"{name}: {what} must have rank 1, given {vector.to_text(layout=False)}")
+            raise ShapeError(
+                codes.FEATURE_VECTORS, f"{name}: {what} must have rank 1, given {vector.to_text(layout=False)}"
+            )
         if not vector.element_type.is_floating:
             raise ShapeError(
+                shared.ELEMENT_TYPE,
                 f"{name}: {what} must be floating-point as operand "
-                f"{operand.to_text(layout=False)} is, given {vector.to_text(layout=False)}"
+                f"{operand.to_text(layout=False)} is, given {vector.to_text(layout=False)}",
             )
         if not same_size(vector.dimensions[0], features):
             raise ShapeError(
+                codes.FEATURE_VECTORS,
                 f"{name}: {what} {vector.to_text(layout=False)} must "
                 f"have one value for each of the {features} features "
-                f"of operand {operand.to_text(layout=False)}"
+                f"of operand {operand.to_text(layout=False)}",
             )
     return Shape.array(operand.element_type, (features,), (operand.dynamic_dimensions[feature_index],))
 
@@ -70,11 +78,15 @@ def _infer_batch_norm_grad(operands: Sequence[Shape], attrs: BatchNormAttributes
     feature = _check_feature_vectors("batch-norm-grad", operands, vectors, attrs.feature_index)
     operand, gradient = operands[0], operands[4]
     if not gradient.element_type.is_floating:
-        raise ShapeError(f"batch-norm-grad: grad_output must be floating-point, given {gradient.to_text(layout=False)}")
+        raise ShapeError(
+            shared.ELEMENT_TYPE,
+            f"batch-norm-grad: grad_output must be floating-point, given {gradient.to_text(layout=False)}",
+        )
     if operand.rank != gradient.rank or not all(map(same_size, operand.dimensions, gradient.dimensions)):
         raise ShapeError(
+            shared.SAME_DIMENSIONS,
             f"batch-norm-grad: grad_output {gradient.to_text(layout=False)} "
-            f"must have the dimensions of operand {operand.to_text(layout=False)}"
+            f"must have the dimensions of operand {operand.to_text(layout=False)}",
         )
     return Shape.tuple((operand, feature, feature))
 
@@ -88,11 +100,11 @@ BATCH_NORM_TRAINING = OpDef(
     ),
     operands="operand scale offset",
     constraints=(
-        constraint("All operands are arrays."),
-        constraint("`feature_index` is a dimension of the operand."),
-        constraint("The operand has floating-point elements."),
-        constraint("The vectors are floating-point and have rank 1."),
-        constraint("Each vector has one value per feature."),
+        constraint("All operands are arrays.", shared.ARRAY_OPERAND),
+        constraint("`feature_index` is a dimension of the operand.", shared.DIMENSION_NUMBER),
+        constraint("The operand has floating-point elements.", shared.ELEMENT_TYPE),
+        constraint("The vectors are floating-point and have rank 1.", shared.ELEMENT_TYPE, codes.FEATURE_VECTORS),
+        constraint("Each vector has one value per feature.", codes.FEATURE_VECTORS),
     ),
     arity=exactly(3),
     attributes=BatchNormAttributes,
@@ -104,11 +116,11 @@ BATCH_NORM_INFERENCE = OpDef(
     summary="Normalizes each feature by the given mean and variance, then scales it and adds the offset.",
     operands="operand scale offset mean variance",
     constraints=(
-        constraint("All operands are arrays."),
-        constraint("`feature_index` is a dimension of the operand."),
-        constraint("The operand has floating-point elements."),
-        constraint("The vectors are floating-point and have rank 1."),
-        constraint("Each vector has one value per feature."),
+        constraint("All operands are arrays.", shared.ARRAY_OPERAND),
+        constraint("`feature_index` is a dimension of the operand.", shared.DIMENSION_NUMBER),
+        constraint("The operand has floating-point elements.", shared.ELEMENT_TYPE),
+        constraint("The vectors are floating-point and have rank 1.", shared.ELEMENT_TYPE, codes.FEATURE_VECTORS),
+        constraint("Each vector has one value per feature.", codes.FEATURE_VECTORS),
     ),
     arity=exactly(5),
     attributes=BatchNormAttributes,
@@ -120,12 +132,16 @@ BATCH_NORM_GRAD = OpDef(
     summary="The gradients of batch-norm-training with respect to operand, scale and offset.",
     operands="operand scale mean variance grad_output",
     constraints=(
-        constraint("All operands are arrays."),
-        constraint("`feature_index` is a dimension of the operand."),
-        constraint("The operand has floating-point elements."),
-        constraint("The vectors are floating-point and have rank 1."),
-        constraint("Each vector has one value per feature."),
-        constraint("grad_output is floating-point and has the dimensions of the operand."),
+        constraint("All operands are arrays.", shared.ARRAY_OPERAND),
+        constraint("`feature_index` is a dimension of the operand.", shared.DIMENSION_NUMBER),
+        constraint("The operand has floating-point elements.", shared.ELEMENT_TYPE),
+        constraint("The vectors are floating-point and have rank 1.", shared.ELEMENT_TYPE, codes.FEATURE_VECTORS),
+        constraint("Each vector has one value per feature.", codes.FEATURE_VECTORS),
+        constraint(
+            "grad_output is floating-point and has the dimensions of the operand.",
+            shared.SAME_DIMENSIONS,
+            shared.ELEMENT_TYPE,
+        ),
     ),
     arity=exactly(5),
     attributes=BatchNormAttributes,

@@ -12,6 +12,8 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.element_types import PRED, U64
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import special as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumCodec, attribute, attributes
@@ -34,21 +36,26 @@ class RngAttributes(Attributes):
 def _check_rng(shape: Shape, operands: Sequence[Shape], attrs: RngAttributes, _: ProgramShapes) -> None:
     element = shape.element_type
     if len(operands) != 2:
-        raise ShapeError(f"rng takes 2 operands, given {len(operands)}")
+        raise ShapeError(shared.OPERAND_COUNT, f"rng takes 2 operands, given {len(operands)}")
     for number, operand in enumerate(operands):
         if not operand.is_scalar or operand.element_type is not element:
             raise ShapeError(
+                codes.RNG_OPERANDS,
                 f"rng of {shape.to_text(layout=False)} takes {element}[] "
-                f"as operand {number}, given {operand.to_text(layout=False)}"
+                f"as operand {number}, given {operand.to_text(layout=False)}",
             )
     if not shape.is_array:
-        raise ShapeError(f"rng returns an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(shared.ARRAY_RESULT, f"rng returns an array, declared {shape.to_text(layout=False)}")
     if attrs.distribution is RandomDistribution.NORMAL and not element.is_floating:
-        raise ShapeError(f"rng with rng_normal returns floating-point elements, declared {shape.to_text(layout=False)}")
+        raise ShapeError(
+            shared.ELEMENT_TYPE,
+            f"rng with rng_normal returns floating-point elements, declared {shape.to_text(layout=False)}",
+        )
     if not (element.is_floating or element.is_integral or element is PRED):
         raise ShapeError(
+            shared.ELEMENT_TYPE,
             "rng with rng_uniform returns floating-point, integer or "
-            f"pred elements, declared {shape.to_text(layout=False)}"
+            f"pred elements, declared {shape.to_text(layout=False)}",
         )
 
 
@@ -61,9 +68,13 @@ RNG = OpDef(
     ),
     operands="a b",
     constraints=(
-        constraint("There are two operands, which are scalars of the result's element type."),
-        constraint("rng_normal returns floating-point elements."),
-        constraint("rng_uniform returns floating-point, integer or pred elements."),
+        constraint(
+            "There are two operands, which are scalars of the result's element type.",
+            shared.OPERAND_COUNT,
+            codes.RNG_OPERANDS,
+        ),
+        constraint("rng_normal returns floating-point elements.", shared.ELEMENT_TYPE),
+        constraint("rng_uniform returns floating-point, integer or pred elements.", shared.ELEMENT_TYPE),
     ),
     arity=at_least(0),
     attributes=RngAttributes,
@@ -94,16 +105,21 @@ def _check_rng_bit_generator(
     bits = shape
     if shape.is_tuple:
         if len(shape.tuple_shapes) != 2:
-            raise ShapeError(f"rng-bit-generator has shape (state, bits), declared {shape.to_text(layout=False)}")
+            raise ShapeError(
+                codes.RNG_STATE, f"rng-bit-generator has shape (state, bits), declared {shape.to_text(layout=False)}"
+            )
         if not compatible_ignoring_dynamic(shape.tuple_shapes[0], state):
             raise ShapeError(
+                codes.RNG_STATE,
                 f"rng-bit-generator takes state {state.to_text(layout=False)} "
                 f"and returns it in {shape.to_text(layout=False)}: "
-                "both states must have the same shape"
+                "both states must have the same shape",
             )
         bits = shape.tuple_shapes[1]
     if not bits.is_array:
-        raise ShapeError(f"rng-bit-generator returns an array of bits, declared {shape.to_text(layout=False)}")
+        raise ShapeError(
+            shared.ARRAY_RESULT, f"rng-bit-generator returns an array of bits, declared {shape.to_text(layout=False)}"
+        )
 
 
 RNG_BIT_GENERATOR = OpDef(
@@ -112,9 +128,11 @@ RNG_BIT_GENERATOR = OpDef(
     summary="The next state, and random bits that depend only on the algorithm and the initial state.",
     operands="initial_state",
     constraints=(
-        constraint("The state is an array."),
-        constraint("The shape is (state, bits) with the shape of the operand for the state, or only the bits."),
-        constraint("The bits are an array."),
+        constraint("The state is an array.", shared.ARRAY_OPERAND),
+        constraint(
+            "The shape is (state, bits) with the shape of the operand for the state, or only the bits.", codes.RNG_STATE
+        ),
+        constraint("The bits are an array.", shared.ARRAY_RESULT),
     ),
     arity=exactly(1),
     attributes=RngBitGeneratorAttributes,
@@ -154,24 +172,30 @@ def _check_stochastic_convert(shape: Shape, operands: Sequence[Shape], _: Any, _
     operand, random = operands
     if not operand.element_type.is_floating:
         raise ShapeError(
-            f"stochastic-convert takes floating-point elements, operand is {operand.to_text(layout=False)}"
+            shared.ELEMENT_TYPE,
+            f"stochastic-convert takes floating-point elements, operand is {operand.to_text(layout=False)}",
         )
     if not random.element_type.is_unsigned:
         raise ShapeError(
-            f"stochastic-convert takes unsigned random numbers, operand 1 is {random.to_text(layout=False)}"
+            codes.RANDOM_BITS,
+            f"stochastic-convert takes unsigned random numbers, operand 1 is {random.to_text(layout=False)}",
         )
     if operand.element_type.bits != random.element_type.bits:
         raise ShapeError(
+            codes.RANDOM_BITS,
             f"stochastic-convert: random numbers {random.to_text(layout=False)} "
-            f"must have the width of operand {operand.to_text(layout=False)}"
+            f"must have the width of operand {operand.to_text(layout=False)}",
         )
     if not compatible_ignoring_dynamic(operand.with_element_type(random.element_type), random):
         raise ShapeError(
+            shared.SAME_DIMENSIONS,
             f"stochastic-convert: random numbers {random.to_text(layout=False)} "
-            f"must have the dimensions of operand {operand.to_text(layout=False)}"
+            f"must have the dimensions of operand {operand.to_text(layout=False)}",
         )
     if not shape.is_array:
-        raise ShapeError(f"stochastic-convert returns an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(
+            shared.ARRAY_RESULT, f"stochastic-convert returns an array, declared {shape.to_text(layout=False)}"
+        )
     require_shape("stochastic-convert", shape, operand.with_element_type(shape.element_type))
 
 
@@ -184,10 +208,10 @@ STOCHASTIC_CONVERT = OpDef(
     ),
     operands="operand random",
     constraints=(
-        constraint("Both operands are arrays of the same dimensions."),
-        constraint("The operand has floating-point elements."),
-        constraint("The random numbers are unsigned integers of the operand's width."),
-        constraint("The result is an array of the operand's dimensions."),
+        constraint("Both operands are arrays of the same dimensions.", shared.ARRAY_OPERAND, shared.SAME_DIMENSIONS),
+        constraint("The operand has floating-point elements.", shared.ELEMENT_TYPE),
+        constraint("The random numbers are unsigned integers of the operand's width.", codes.RANDOM_BITS),
+        constraint("The result is an array of the operand's dimensions.", shared.RESULT_SHAPE, shared.ARRAY_RESULT),
     ),
     arity=exactly(2),
     check=_check_stochastic_convert,

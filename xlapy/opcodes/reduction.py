@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy.base.element_types import PRED
+from xlapy.base.error_codes import attributes as attributes_codes
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import reduction as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -33,26 +36,34 @@ def check_reducer(name: str, values: Sequence[Shape], inits: Sequence[Shape], pr
     count = len(values)
     if len(program.parameters) != 2 * count:
         raise ShapeError(
-            f"{name}: the reducer takes {2 * count} parameters for {count} arrays, given {program.to_text()}"
+            codes.REDUCER_COUNT,
+            f"{name}: the reducer takes {2 * count} parameters for {count} arrays, given {program.to_text()}",
         )
     results = elements_of(program.result)
     if len(results) != count:
-        raise ShapeError(f"{name}: the reducer returns {count} scalars, given {program.to_text()}")
+        raise ShapeError(codes.REDUCER_COUNT, f"{name}: the reducer returns {count} scalars, given {program.to_text()}")
     for i, result in enumerate(results):
         accumulator, element = program.parameters[i], program.parameters[count + i]
         if not result.is_scalar:
             raise ShapeError(
-                f"{name}: result {i} of the reducer must be a scalar, given {result.to_text(layout=False)}"
+                codes.REDUCER_SCALARS,
+                f"{name}: result {i} of the reducer must be a scalar, given {result.to_text(layout=False)}",
             )
         outcome = f"{name}: the reducer's result {i} is {result.to_text(layout=False)}"
         if not compatible_ignoring_dynamic(result, accumulator):
-            raise ShapeError(f"{outcome}, its parameter {i} (accumulator {i}) is {accumulator.to_text(layout=False)}")
+            raise ShapeError(
+                codes.REDUCER_TYPES,
+                f"{outcome}, its parameter {i} (accumulator {i}) is {accumulator.to_text(layout=False)}",
+            )
         if not compatible_ignoring_dynamic(result, inits[i]):
-            raise ShapeError(f"{outcome}, initial value {i} is {inits[i].to_text(layout=False)}")
+            raise ShapeError(codes.REDUCER_TYPES, f"{outcome}, initial value {i} is {inits[i].to_text(layout=False)}")
         if not compatible_ignoring_dynamic(result, element):
-            raise ShapeError(f"{outcome}, its parameter {count + i} (value {i}) is {element.to_text(layout=False)}")
+            raise ShapeError(
+                codes.REDUCER_TYPES,
+                f"{outcome}, its parameter {count + i} (value {i}) is {element.to_text(layout=False)}",
+            )
         if result.element_type is not values[i].element_type:
-            raise ShapeError(f"{outcome}, operand {i} is {values[i].to_text(layout=False)}")
+            raise ShapeError(codes.REDUCER_TYPES, f"{outcome}, operand {i} is {values[i].to_text(layout=False)}")
 
 
 def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
@@ -62,8 +73,9 @@ def _split(name: str, operands: Sequence[Shape]) -> tuple[Sequence[Shape], Seque
     for i, value in enumerate(values):
         if value.dimensions != values[0].dimensions:
             raise ShapeError(
+                shared.SAME_DIMENSIONS,
                 f"{name}: operand {i} is {value.to_text(layout=False)}, operand "
-                f"0 is {values[0].to_text(layout=False)}; dimensions must be equal"
+                f"0 is {values[0].to_text(layout=False)}; dimensions must be equal",
             )
     return values, inits
 
@@ -99,17 +111,22 @@ REDUCE = OpDef(
     summary="Combines all elements along `dimensions` with a computation, starting from the initial values.",
     operands="operands* init_values*",
     constraints=(
-        constraint("Operands and initial values are arrays."),
-        constraint("Operands have equal dimensions."),
-        constraint("`dimensions` are distinct dimensions of the operands."),
-        constraint("The computation takes 2N parameters for N operands: the accumulators, then the elements."),
-        (
-            constraint(
-                "The computation returns N scalars; result i has the type of accumulator i, "
-                "element i and initial value i."
-            )
+        constraint("Operands and initial values are arrays.", shared.ARRAY_OPERAND),
+        constraint("Operands have equal dimensions.", shared.SAME_DIMENSIONS),
+        constraint(
+            "`dimensions` are distinct dimensions of the operands.", shared.DIMENSION_NUMBER, shared.DISTINCT_DIMENSIONS
         ),
-        constraint("Each result has the element type of its operand."),
+        constraint(
+            "The computation takes 2N parameters for N operands: the accumulators, then the elements.",
+            codes.REDUCER_COUNT,
+        ),
+        constraint(
+            "The computation returns N scalars; result i has the type of accumulator i, element i and initial value i.",
+            codes.REDUCER_COUNT,
+            codes.REDUCER_SCALARS,
+            codes.REDUCER_TYPES,
+        ),
+        constraint("Each result has the element type of its operand.", codes.REDUCER_TYPES),
     ),
     arity=at_least(2, multiple=2),
     attributes=ReduceAttributes,
@@ -132,8 +149,9 @@ def window_output(name: str, base: Shape, window: Window) -> Shape:
     """The shape of the window positions over an array, with the element type of the array."""
     if len(window.dimensions) != base.rank:
         raise ShapeError(
+            shared.ENTRY_PER_DIMENSION,
             f"{name}: the window has {len(window.dimensions)} dimensions, "
-            f"operand {base.to_text(layout=False)} has {base.rank}"
+            f"operand {base.to_text(layout=False)} has {base.rank}",
         )
     window.check(f"{name}: window")
     pairs = zip(base.dimensions, window.dimensions, strict=True)
@@ -158,16 +176,17 @@ REDUCE_WINDOW = OpDef(
     ),
     operands="operands* init_values*",
     constraints=(
-        constraint("Operands and initial values are arrays."),
-        constraint("Operands have equal dimensions."),
-        (
-            constraint(
-                "The computation takes 2N parameters for N operands and returns N scalars; result i has the type of "
-                "accumulator i, element i, initial value i and operand i."
-            )
+        constraint("Operands and initial values are arrays.", shared.ARRAY_OPERAND),
+        constraint("Operands have equal dimensions.", shared.SAME_DIMENSIONS),
+        constraint(
+            "The computation takes 2N parameters for N operands and returns N scalars; result i has the type of "
+            "accumulator i, element i, initial value i and operand i.",
+            codes.REDUCER_COUNT,
+            codes.REDUCER_SCALARS,
+            codes.REDUCER_TYPES,
         ),
-        constraint("The window has one dimension per dimension of the operands."),
-        constraint("The sizes, strides and dilations of the window are positive."),
+        constraint("The window has one dimension per dimension of the operands.", shared.ENTRY_PER_DIMENSION),
+        constraint("The sizes, strides and dilations of the window are positive.", attributes_codes.WINDOW_POSITIVE),
     ),
     arity=at_least(2, multiple=2),
     attributes=WindowAttributes,
@@ -184,15 +203,19 @@ def _infer_select_and_scatter(operands: Sequence[Shape], attrs: WindowAttributes
     select, scatter = programs
     element = Shape.scalar(operand.element_type)
     if len(select.parameters) != 2 or not all(compatible_ignoring_dynamic(p, element) for p in select.parameters):
-        raise ShapeError(f"{name}: select takes two {element.to_text(layout=False)}, given {select.to_text()}")
+        raise ShapeError(
+            codes.SELECT_COMPUTATION,
+            f"{name}: select takes two {element.to_text(layout=False)}, given {select.to_text()}",
+        )
     if not compatible_ignoring_dynamic(select.result, Shape.scalar(PRED)):
-        raise ShapeError(f"{name}: select returns pred[], given {select.to_text()}")
+        raise ShapeError(codes.SELECT_COMPUTATION, f"{name}: select returns pred[], given {select.to_text()}")
     check_reducer(name, [source], [init], scatter)
     positions = window_output(name, operand, attrs.window)
     if not compatible_ignoring_dynamic(source, positions):
         raise ShapeError(
+            codes.SOURCE_POSITIONS,
             f"{name}: the source is {source.to_text(layout=False)}, but the window has "
-            f"{positions.to_text(layout=False)} positions over {operand.to_text(layout=False)}"
+            f"{positions.to_text(layout=False)} positions over {operand.to_text(layout=False)}",
         )
     return operand
 
@@ -206,16 +229,19 @@ SELECT_AND_SCATTER = OpDef(
     ),
     operands="operand source init_value",
     constraints=(
-        constraint("Operands are arrays."),
-        constraint("`select` takes two scalars of the operand's element type and returns pred[]."),
-        (
-            constraint(
-                "`scatter` takes two scalars and returns one; all have the type of the initial value and of `source`."
-            )
+        constraint("Operands are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "`select` takes two scalars of the operand's element type and returns pred[].", codes.SELECT_COMPUTATION
         ),
-        constraint("The window has one dimension per dimension of the operand."),
-        constraint("`source` has one element per position of the window over the operand."),
-        constraint("The sizes, strides and dilations of the window are positive."),
+        constraint(
+            "`scatter` takes two scalars and returns one; all have the type of the initial value and of `source`.",
+            codes.REDUCER_COUNT,
+            codes.REDUCER_SCALARS,
+            codes.REDUCER_TYPES,
+        ),
+        constraint("The window has one dimension per dimension of the operand.", shared.ENTRY_PER_DIMENSION),
+        constraint("`source` has one element per position of the window over the operand.", codes.SOURCE_POSITIONS),
+        constraint("The sizes, strides and dilations of the window are positive.", attributes_codes.WINDOW_POSITIVE),
     ),
     arity=exactly(3),
     attributes=WindowAttributes,
@@ -240,18 +266,22 @@ def _infer_map(operands: Sequence[Shape], attrs: MapAttributes, programs: Progra
     mapped, (program,) = _mapped_operand(operands), programs
     if attrs.dimensions != tuple(range(mapped.rank)):
         raise ShapeError(
-            f"map: dimensions must be 0 to rank-1 of {mapped.to_text(layout=False)}, given {list(attrs.dimensions)}"
+            codes.MAP_DIMENSIONS,
+            f"map: dimensions must be 0 to rank-1 of {mapped.to_text(layout=False)}, given {list(attrs.dimensions)}",
         )
     if len(program.parameters) != len(operands):
-        raise ShapeError(f"map: {len(operands)} operands, the computation is {program.to_text()}")
+        raise ShapeError(
+            codes.MAP_COMPUTATION, f"map: {len(operands)} operands, the computation is {program.to_text()}"
+        )
     for i, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=True)):
         if not compatible_ignoring_dynamic(parameter, Shape.scalar(operand.element_type)):
             raise ShapeError(
+                codes.MAP_COMPUTATION,
                 f"map: parameter {i} of the computation is {parameter.to_text(layout=False)}, "
-                f"operand {i} is {operand.to_text(layout=False)}"
+                f"operand {i} is {operand.to_text(layout=False)}",
             )
     if not program.result.is_scalar:
-        raise ShapeError(f"map: the computation must return a scalar, given {program.to_text()}")
+        raise ShapeError(codes.MAP_COMPUTATION, f"map: the computation must return a scalar, given {program.to_text()}")
     return Shape.array(program.result.element_type, mapped.dimensions, mapped.dynamic_dimensions)
 
 
@@ -263,8 +293,9 @@ def _mapped_operand(operands: Sequence[Shape]) -> Shape:
             continue
         if operand.element_type is not mapped.element_type or (operand.rank and mapped.rank):
             raise ShapeError(
+                shared.SAME_DIMENSIONS,
                 f"map: operand {i} is {operand.to_text(layout=False)}, an operand "
-                f"before it {mapped.to_text(layout=False)}; dimensions must be equal"
+                f"before it {mapped.to_text(layout=False)}; dimensions must be equal",
             )
         mapped = mapped if mapped.rank else operand
     return mapped
@@ -283,12 +314,15 @@ MAP = OpDef(
     summary="Applies a computation on scalars to the elements at each index.",
     operands="operands*",
     constraints=(
-        constraint("Operands are arrays of equal dimensions; scalars may stand for arrays of the same element type."),
-        constraint("`dimensions` are all dimensions, in order."),
-        (
-            constraint(
-                "The computation takes one scalar per operand, with the operand's element type, and returns a scalar."
-            )
+        constraint(
+            "Operands are arrays of equal dimensions; scalars may stand for arrays of the same element type.",
+            shared.ARRAY_OPERAND,
+            shared.SAME_DIMENSIONS,
+        ),
+        constraint("`dimensions` are all dimensions, in order.", codes.MAP_DIMENSIONS),
+        constraint(
+            "The computation takes one scalar per operand, with the operand's element type, and returns a scalar.",
+            codes.MAP_COMPUTATION,
         ),
     ),
     arity=at_least(1),
@@ -318,7 +352,10 @@ def scan_shape(
     carries = attrs.num_carries
     if size is None:
         if len(attrs.dimensions) != 1 or len(operands) <= carries:
-            raise ShapeError("scan without inputs along one dimension has no size to infer; give the dimension's size")
+            raise ShapeError(
+                codes.SCAN_SIZE_GIVEN,
+                "scan without inputs along one dimension has no size to infer; give the dimension's size",
+            )
         require_dimension("scan", "dimension", attrs.dimensions[0], operands[0])
         size = operands[0].dimensions[attrs.dimensions[0]]
     roots = elements_of(program.result)
@@ -330,7 +367,8 @@ def scan_shape(
 def _with_dimension(shape: Shape, dimension: int, size: int) -> Shape:
     if not shape.is_array or not 0 <= dimension <= shape.rank:
         raise ShapeError(
-            f"scan: the body's output {shape.to_text(layout=False)} cannot have dimension {dimension} added"
+            codes.SCAN_BODY_SHAPES,
+            f"scan: the body's output {shape.to_text(layout=False)} cannot have dimension {dimension} added",
         )
     sizes, dynamic = list(shape.dimensions), list(shape.dynamic_dimensions)
     sizes.insert(dimension, size)
@@ -361,21 +399,24 @@ def _check_scan(shape: Shape, operands: Sequence[Shape], attrs: ScanAttributes, 
         expected = _scan_slice(operand, dimension, size, f"operand {i}") if i < inputs else operand
         if not compatible_ignoring_dynamic(parameter, expected):
             raise ShapeError(
+                codes.SCAN_BODY_SHAPES,
                 f"scan: parameter {i} of the body is {parameter.to_text(layout=False)}, "
-                f"operand {i} gives {expected.to_text(layout=False)}"
+                f"operand {i} gives {expected.to_text(layout=False)}",
             )
     for i, (result, root) in enumerate(zip(results, roots, strict=True)):
         expected = _scan_slice(result, dimension, size, f"result {i}") if i < outputs else result
         if not compatible_ignoring_dynamic(root, expected):
             raise ShapeError(
+                codes.SCAN_BODY_SHAPES,
                 f"scan: result {i} of the body is {root.to_text(layout=False)}, "
-                f"result {i} needs {expected.to_text(layout=False)}"
+                f"result {i} needs {expected.to_text(layout=False)}",
             )
     for i in range(carries):
         if not compatible_ignoring_dynamic(program.parameters[inputs + i], roots[outputs + i]):
             raise ShapeError(
+                codes.SCAN_BODY_SHAPES,
                 f"scan: carry {i} enters the body as {program.parameters[inputs + i].to_text(layout=False)} "
-                f"and leaves it as {roots[outputs + i].to_text(layout=False)}"
+                f"and leaves it as {roots[outputs + i].to_text(layout=False)}",
             )
 
 
@@ -388,14 +429,17 @@ def _check_scan_counts(
 ) -> None:
     carries = attrs.num_carries
     if len(attrs.dimensions) != 1:
-        raise ShapeError(f"scan runs along exactly one dimension, given {list(attrs.dimensions)}")
+        raise ShapeError(codes.SCAN_DIMENSION, f"scan runs along exactly one dimension, given {list(attrs.dimensions)}")
     if not 0 <= carries <= min(len(operands), len(results)):
-        raise ShapeError(f"scan has {carries} carries, but {len(operands)} operands and {len(results)} results")
+        raise ShapeError(
+            codes.SCAN_CARRIES, f"scan has {carries} carries, but {len(operands)} operands and {len(results)} results"
+        )
     if len(operands) == carries == len(results):
-        raise ShapeError("scan needs an input or an output besides its carries")
+        raise ShapeError(codes.SCAN_CARRIES, "scan needs an input or an output besides its carries")
     if len(program.parameters) != len(operands) or len(roots) != len(results):
         raise ShapeError(
-            f"scan has {len(operands)} operands and {len(results)} results, its body is {program.to_text()}"
+            codes.SCAN_BODY_COUNTS,
+            f"scan has {len(operands)} operands and {len(results)} results, its body is {program.to_text()}",
         )
 
 
@@ -403,8 +447,9 @@ def _scan_slice(shape: Shape, dimension: int, size: tuple[int, ...], what: str) 
     require_dimension("scan", "dimension", dimension, shape)
     if shape.dimensions[dimension : dimension + 1] != size:
         raise ShapeError(
+            codes.SCAN_SIZE,
             f"scan: {what} is {shape.to_text(layout=False)}, dimension "
-            f"{dimension} must have size {size[0] if size else 0}"
+            f"{dimension} must have size {size[0] if size else 0}",
         )
     return _keep(shape, [d for d in range(shape.rank) if d != dimension])
 
@@ -418,17 +463,26 @@ SCAN = OpDef(
     ),
     operands="inputs* carries*",
     constraints=(
-        constraint("Inputs are arrays."),
-        constraint("There is exactly one dimension, and all inputs and outputs have the same size in it."),
-        (
-            constraint(
-                "There is at least one input or output besides the carries, "
-                "and there are not more carries than operands."
-            )
+        constraint("Inputs are arrays.", shared.ARRAY_OPERAND),
+        constraint(
+            "There is exactly one dimension, and all inputs and outputs have the same size in it.",
+            shared.DIMENSION_NUMBER,
+            codes.SCAN_DIMENSION,
+            codes.SCAN_SIZE,
         ),
-        constraint("The body takes one value per operand and returns one value per result."),
-        constraint("The body's parameters have the shapes of the inputs without that dimension, and of the carries."),
-        constraint("The body's results have the shapes of the outputs without that dimension, and of the carries."),
+        constraint(
+            "There is at least one input or output besides the carries, and there are not more carries than operands.",
+            codes.SCAN_CARRIES,
+        ),
+        constraint("The body takes one value per operand and returns one value per result.", codes.SCAN_BODY_COUNTS),
+        constraint(
+            "The body's parameters have the shapes of the inputs without that dimension, and of the carries.",
+            codes.SCAN_BODY_SHAPES,
+        ),
+        constraint(
+            "The body's results have the shapes of the outputs without that dimension, and of the carries.",
+            codes.SCAN_BODY_SHAPES,
+        ),
     ),
     arity=at_least(1),
     attributes=ScanAttributes,

@@ -243,7 +243,7 @@ def lookup(name: str) -> OpDef:
     except KeyError:
         near = difflib.get_close_matches(name[:100], REGISTRY, n=3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise UnsupportedError(f"unknown operation {name!r}{hint}") from None
+        raise UnsupportedError(codes.KNOWN_OPERATION, f"unknown operation {name!r}{hint}") from None
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -286,7 +286,9 @@ class Rules(Generic[F]):
             return self.table[op]
         except KeyError:
             reason = self.refusals.get(op, "no rule")
-            raise UnsupportedError(f"{op.name} does not run on {self.consumer} yet ({reason})") from None
+            raise UnsupportedError(
+                codes.SUPPORTED_OPERATION, f"{op.name} does not run on {self.consumer} yet ({reason})"
+            ) from None
 
     def __contains__(self, op: OpDef) -> bool:
         return op in self.table

@@ -27,6 +27,17 @@ def compatible_ignoring_dynamic(a: Shape, b: Shape) -> bool:
     return all(compatible_ignoring_dynamic(x, y) for x, y in zip(a.tuple_shapes, b.tuple_shapes, strict=True))
 
 
+def dynamic_in_any(shapes: Sequence[Shape]) -> Shape:
+    """The first of several compatible shapes; a dimension is dynamic if it is dynamic in any of them."""
+    first = shapes[0]
+    if all(shape.compatible(first) for shape in shapes):
+        return first
+    if first.is_tuple:
+        return Shape.tuple(dynamic_in_any(parts) for parts in zip(*(s.tuple_shapes for s in shapes), strict=True))
+    dynamic = [any(flags) for flags in zip(*(s.dynamic_dimensions for s in shapes), strict=True)]
+    return Shape.array(first.element_type, first.dimensions, dynamic, first.layout)
+
+
 def is_prefix(prefix: Shape, shape: Shape) -> bool:
     """Whether tuples in `prefix` contain the first elements of those in `shape`; an empty tuple is a prefix of any."""
     if compatible_ignoring_dynamic(prefix, shape) or (prefix.is_tuple and not prefix.tuple_shapes):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy.base.element_types import PRED, S32
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import reduction as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -39,8 +41,9 @@ def _infer_sort(operands: Sequence[Shape], attrs: SortAttributes, programs: Prog
     for i, operand in enumerate(operands):
         if operand.dimensions != first.dimensions:
             raise ShapeError(
+                shared.SAME_DIMENSIONS,
                 f"sort: operand {i} is {operand.to_text(layout=False)}, operand "
-                f"0 is {first.to_text(layout=False)}; sizes must be equal"
+                f"0 is {first.to_text(layout=False)}; sizes must be equal",
             )
     require_dimension("sort", "dimension", attrs.dimension, first)
     _check_comparator(operands, programs[0])
@@ -50,18 +53,20 @@ def _infer_sort(operands: Sequence[Shape], attrs: SortAttributes, programs: Prog
 def _check_comparator(operands: Sequence[Shape], program: ProgramShape) -> None:
     """Requires a comparator whose parameters 2k and 2k+1 are elements of operand k and whose result is pred[]."""
     if not compatible_ignoring_dynamic(program.result, Shape.scalar(PRED)):
-        raise ShapeError(f"sort: the comparator must return pred[], given {program.to_text()}")
+        raise ShapeError(codes.COMPARATOR_RESULT, f"sort: the comparator must return pred[], given {program.to_text()}")
     if len(program.parameters) != 2 * len(operands):
         raise ShapeError(
+            codes.COMPARATOR_PARAMETERS,
             f"sort: the comparator takes {2 * len(operands)} parameters for {len(operands)} operands, "
-            f"given {program.to_text()}"
+            f"given {program.to_text()}",
         )
     for number, parameter in enumerate(program.parameters):
         operand = operands[number // 2]
         if not compatible_ignoring_dynamic(parameter, Shape.scalar(operand.element_type)):
             raise ShapeError(
+                codes.COMPARATOR_PARAMETERS,
                 f"sort: parameter {number} of the comparator is {parameter.to_text(layout=False)}, "
-                f"operand {number // 2} is {operand.to_text(layout=False)}"
+                f"operand {number // 2} is {operand.to_text(layout=False)}",
             )
 
 
@@ -74,14 +79,12 @@ SORT = OpDef(
     ),
     operands="operands*",
     constraints=(
-        constraint("Operands are arrays of equal dimensions."),
-        constraint("The dimension is a dimension of the operands."),
-        constraint("The comparator returns pred[]."),
-        (
-            constraint(
-                "The comparator takes two scalars per operand: "
-                "parameters 2k and 2k+1 have the element type of operand k."
-            )
+        constraint("Operands are arrays of equal dimensions.", shared.ARRAY_OPERAND, shared.SAME_DIMENSIONS),
+        constraint("The dimension is a dimension of the operands.", shared.DIMENSION_NUMBER),
+        constraint("The comparator returns pred[].", codes.COMPARATOR_RESULT),
+        constraint(
+            "The comparator takes two scalars per operand: parameters 2k and 2k+1 have the element type of operand k.",
+            codes.COMPARATOR_PARAMETERS,
         ),
     ),
     arity=at_least(1),
@@ -108,13 +111,16 @@ def _infer_topk(operands: Sequence[Shape], attrs: TopKAttributes, _: ProgramShap
     (operand,) = operands
     require_arrays("topk", operands)
     if operand.rank == 0:
-        raise ShapeError(f"topk takes an array of at least rank 1, given {operand.to_text(layout=False)}")
+        raise ShapeError(
+            shared.MINIMUM_RANK, f"topk takes an array of at least rank 1, given {operand.to_text(layout=False)}"
+        )
     if operand.element_type.is_complex:
-        raise ShapeError(f"topk takes ordered elements, given {operand.to_text(layout=False)}")
+        raise ShapeError(shared.ELEMENT_TYPE, f"topk takes ordered elements, given {operand.to_text(layout=False)}")
     last = operand.dimensions[-1]
     if attrs.k < 0 or not (attrs.k <= last or last < 0):
         raise ShapeError(
-            f"topk: k {attrs.k} is not between 0 and {last}, the size of the last of {operand.to_text(layout=False)}"
+            codes.TOP_COUNT,
+            f"topk: k {attrs.k} is not between 0 and {last}, the size of the last of {operand.to_text(layout=False)}",
         )
     values = operand.with_dimensions((*operand.dimensions[:-1], attrs.k), (*operand.dynamic_dimensions[:-1], False))
     return Shape.tuple((values, values.with_element_type(S32)))
@@ -129,9 +135,9 @@ TOPK = OpDef(
     ),
     operands="operand",
     constraints=(
-        constraint("The operand is an array of at least rank 1."),
-        constraint("The elements are not complex."),
-        constraint("`k` is between 0 and the size of the last dimension."),
+        constraint("The operand is an array of at least rank 1.", shared.ARRAY_OPERAND, shared.MINIMUM_RANK),
+        constraint("The elements are not complex.", shared.ELEMENT_TYPE),
+        constraint("`k` is between 0 and the size of the last dimension.", codes.TOP_COUNT),
     ),
     arity=exactly(1),
     attributes=TopKAttributes,

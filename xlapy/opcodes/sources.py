@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+from xlapy.base.error_codes import movement as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -26,15 +28,16 @@ class ParameterAttributes(Attributes):
 
 def _check_parameter(shape: Shape, _: Sequence[Shape], attrs: ParameterAttributes, __: ProgramShapes) -> None:
     if attrs.number < 0:
-        raise ShapeError(f"parameter numbers start at 0, given {attrs.number}")
+        raise ShapeError(codes.PARAMETER_NUMBER, f"parameter numbers start at 0, given {attrs.number}")
     replication = attrs.parameter_replication
     if replication is None:
         return
     leaves = sum(1 for _ in shape.leaves())
     if len(replication) != leaves:
         raise ShapeError(
+            codes.PARAMETER_REPLICATION,
             f"parameter {attrs.number} of shape {shape.to_text(layout=False)} has {leaves} leaves, "
-            f"parameter_replication has {len(replication)} entries"
+            f"parameter_replication has {len(replication)} entries",
         )
 
 
@@ -43,8 +46,8 @@ PARAMETER = OpDef(
     family="sources",
     summary="The computation's argument with the given number.",
     constraints=(
-        constraint("The parameters of a computation are numbered from 0 without gaps."),
-        constraint("`parameter_replication` has one entry per leaf of the shape."),
+        constraint("The parameters of a computation are numbered from 0 without gaps.", codes.PARAMETER_NUMBER),
+        constraint("`parameter_replication` has one entry per leaf of the shape.", codes.PARAMETER_REPLICATION),
     ),
     arity=exactly(0),
     attributes=ParameterAttributes,
@@ -66,8 +69,9 @@ class ConstantAttributes(Attributes):
 def _check_constant(shape: Shape, _: Sequence[Shape], attrs: ConstantAttributes, __: ProgramShapes) -> None:
     if not attrs.literal.shape.compatible(shape):
         raise ShapeError(
+            codes.CONSTANT_SHAPE,
             f"constant of a literal of shape {attrs.literal.shape.to_text(layout=False)} "
-            f"is declared {shape.to_text(layout=False)}"
+            f"is declared {shape.to_text(layout=False)}",
         )
 
 
@@ -95,11 +99,12 @@ class IotaAttributes(Attributes):
 def _check_iota(shape: Shape, _: Sequence[Shape], attrs: IotaAttributes, __: ProgramShapes) -> None:
     """Requires a numeric array with the dimension `iota_dimension`."""
     if not shape.is_array:
-        raise ShapeError(f"iota returns an array, declared {shape.to_text(layout=False)}")
+        raise ShapeError(shared.ARRAY_RESULT, f"iota returns an array, declared {shape.to_text(layout=False)}")
     t = shape.element_type
     if not (t.is_integral or t.is_floating or t.is_complex):
         raise ShapeError(
-            f"iota returns integer, floating-point or complex elements, declared {shape.to_text(layout=False)}"
+            shared.ELEMENT_TYPE,
+            f"iota returns integer, floating-point or complex elements, declared {shape.to_text(layout=False)}",
         )
     require_dimension("iota", "iota_dimension", attrs.iota_dimension, shape)
 
@@ -109,8 +114,12 @@ IOTA = OpDef(
     family="sources",
     summary="Counts 0, 1, 2, ... along `iota_dimension`; the values are constant along all other dimensions.",
     constraints=(
-        constraint("The result is an array of integer, floating-point or complex elements."),
-        constraint("`iota_dimension` is a dimension of the result."),
+        constraint(
+            "The result is an array of integer, floating-point or complex elements.",
+            shared.ARRAY_RESULT,
+            shared.ELEMENT_TYPE,
+        ),
+        constraint("`iota_dimension` is a dimension of the result.", shared.DIMENSION_NUMBER),
     ),
     arity=exactly(0),
     attributes=IotaAttributes,

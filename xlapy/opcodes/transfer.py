@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlapy.base.element_types import U32
+from xlapy.base.error_codes import collectives as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, SHAPE, STRING, Attributes, attribute, attributes
@@ -39,12 +41,15 @@ def _check_infeed(shape: Shape, operands: Sequence[Shape], _: InfeedAttributes, 
     """Requires the result (data, token), where data is an array or a flat tuple of arrays."""
     require_token("infeed", operands, 0)
     if not shape.is_tuple or len(shape.tuple_shapes) != 2 or not shape.tuple_shapes[1].is_token:
-        raise ShapeError(f"infeed has shape (data, token[]), declared {shape.to_text(layout=False)}")
+        raise ShapeError(
+            codes.INFEED_SHAPE, f"infeed has shape (data, token[]), declared {shape.to_text(layout=False)}"
+        )
     data = shape.tuple_shapes[0]
     if any(not part.is_array for part in elements_of(data)):
         raise ShapeError(
+            codes.INFEED_SHAPE,
             "infeed returns an array or a tuple of arrays without "
-            f"further nesting, declared {data.to_text(layout=False)}"
+            f"further nesting, declared {data.to_text(layout=False)}",
         )
 
 
@@ -59,9 +64,9 @@ INFEED = OpDef(
     summary="The next value from the host's infeed queue, and a token.",
     operands="token",
     constraints=(
-        constraint("The operand is a token."),
-        constraint("The shape is (data, token[])."),
-        constraint("The data is an array or a tuple of arrays."),
+        constraint("The operand is a token.", shared.TOKEN_OPERAND),
+        constraint("The shape is (data, token[]).", codes.INFEED_SHAPE),
+        constraint("The data is an array or a tuple of arrays.", codes.INFEED_SHAPE),
     ),
     arity=exactly(1),
     attributes=InfeedAttributes,
@@ -84,8 +89,9 @@ def _infer_outfeed(operands: Sequence[Shape], attrs: OutfeedAttributes, _: Progr
     declared = attrs.outfeed_shape
     if declared is not None and not compatible_ignoring_dynamic(declared, operands[0]):
         raise ShapeError(
+            codes.OUTFEED_SHAPE,
             f"outfeed: outfeed_shape is {declared.to_text(layout=False)}, "
-            f"operand 0 is {operands[0].to_text(layout=False)}"
+            f"operand 0 is {operands[0].to_text(layout=False)}",
         )
     return _TOKEN
 
@@ -100,8 +106,8 @@ OUTFEED = OpDef(
     summary="Sends a value to the host's outfeed queue, and returns a token.",
     operands="operand token",
     constraints=(
-        constraint("Operand 1 is a token."),
-        constraint("`outfeed_shape` is the shape of the operand."),
+        constraint("Operand 1 is a token.", shared.TOKEN_OPERAND),
+        constraint("`outfeed_shape` is the shape of the operand.", codes.OUTFEED_SHAPE),
     ),
     arity=exactly(2),
     attributes=OutfeedAttributes,
@@ -137,7 +143,7 @@ SEND = OpDef(
     family="transfer",
     summary="Starts to send a value to the `recv` of the same channel, or to the host.",
     operands="operand token",
-    constraints=(constraint("Operand 1 is a token."),),
+    constraints=(constraint("Operand 1 is a token.", shared.TOKEN_OPERAND),),
     arity=exactly(2),
     attributes=ChannelAttributes,
     infer=_infer_send,
@@ -153,7 +159,8 @@ def _require_transfer(name: str, operand: Shape) -> None:
     parts = operand.tuple_shapes
     if len(parts) != 3 or not parts[1].compatible(_CONTEXT) or not parts[2].is_token:
         raise ShapeError(
-            f"{name}: a transfer in progress has shape (buffer, u32[], token[]), given {operand.to_text(layout=False)}"
+            codes.TRANSFER_SHAPE,
+            f"{name}: a transfer in progress has shape (buffer, u32[], token[]), given {operand.to_text(layout=False)}",
         )
 
 
@@ -167,7 +174,7 @@ SEND_DONE = OpDef(
     family="transfer",
     summary="Waits until the value is sent, and returns a token.",
     operands="context",
-    constraints=(constraint("The operand has the shape (buffer, u32[], token[])."),),
+    constraints=(constraint("The operand has the shape (buffer, u32[], token[]).", codes.TRANSFER_SHAPE),),
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_send_done,
@@ -193,8 +200,8 @@ RECV = OpDef(
     summary="Starts to receive a value from the `send` of the same channel, or from the host.",
     operands="token",
     constraints=(
-        constraint("The operand is a token."),
-        constraint("The shape is (buffer, u32[], token[])."),
+        constraint("The operand is a token.", shared.TOKEN_OPERAND),
+        constraint("The shape is (buffer, u32[], token[]).", codes.TRANSFER_SHAPE),
     ),
     arity=exactly(1),
     attributes=ChannelAttributes,
@@ -219,7 +226,7 @@ RECV_DONE = OpDef(
     family="transfer",
     summary="Waits until the value is received, and returns it with a token.",
     operands="context",
-    constraints=(constraint("The operand has the shape (buffer, u32[], token[])."),),
+    constraints=(constraint("The operand has the shape (buffer, u32[], token[]).", codes.TRANSFER_SHAPE),),
     arity=exactly(1),
     attributes=ChannelAttributes,
     infer=_infer_recv_done,
@@ -261,13 +268,16 @@ COPY_START = OpDef(
 def _infer_copy_done(operands: Sequence[Shape], _: Any, __: ProgramShapes) -> Shape:
     (operand,) = operands
     if len(operand.tuple_shapes) != 3:
-        raise ShapeError(f"copy-done takes (destination, source, u32[]), given {operand.to_text(layout=False)}")
+        raise ShapeError(
+            codes.COPY_SHAPE, f"copy-done takes (destination, source, u32[]), given {operand.to_text(layout=False)}"
+        )
     destination, source, context = operand.tuple_shapes
     require_shape("copy-done: the context", context, _CONTEXT)
     if not compatible_ignoring_dynamic(destination, source):
         raise ShapeError(
+            codes.COPY_SHAPE,
             f"copy-done: destination {destination.to_text(layout=False)} "
-            f"and source {source.to_text(layout=False)} must have the same shape"
+            f"and source {source.to_text(layout=False)} must have the same shape",
         )
     return destination
 
@@ -278,8 +288,8 @@ COPY_DONE = OpDef(
     summary="Waits for a copy and returns its destination.",
     operands="context",
     constraints=(
-        constraint("The operand has the shape (destination, source, u32[])."),
-        constraint("Destination and source have the same shape."),
+        constraint("The operand has the shape (destination, source, u32[]).", shared.RESULT_SHAPE, codes.COPY_SHAPE),
+        constraint("Destination and source have the same shape.", codes.COPY_SHAPE),
     ),
     arity=exactly(1),
     infer=_infer_copy_done,

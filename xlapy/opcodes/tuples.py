@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xlapy.base.error_codes import movement as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, attribute, attributes
@@ -37,11 +38,14 @@ class GetTupleElementAttributes(Attributes):
 def _infer_get_tuple_element(operands: Sequence[Shape], attrs: GetTupleElementAttributes, _: ProgramShapes) -> Shape:
     (operand,) = operands
     if not operand.is_tuple:
-        raise ShapeError(f"get-tuple-element takes a tuple, operand is {operand.to_text(layout=False)}")
+        raise ShapeError(
+            codes.TUPLE_OPERAND, f"get-tuple-element takes a tuple, operand is {operand.to_text(layout=False)}"
+        )
     if not 0 <= attrs.index < len(operand.tuple_shapes):
         raise ShapeError(
+            codes.TUPLE_INDEX,
             f"get-tuple-element: index {attrs.index} is out of bounds for {operand.to_text(layout=False)} "
-            f"of {len(operand.tuple_shapes)} elements"
+            f"of {len(operand.tuple_shapes)} elements",
         )
     return operand.tuple_shapes[attrs.index]
 
@@ -52,8 +56,8 @@ GET_TUPLE_ELEMENT = OpDef(
     summary="One element of a tuple.",
     operands="operand",
     constraints=(
-        constraint("The operand is a tuple."),
-        constraint("`index` is the index of an element."),
+        constraint("The operand is a tuple.", codes.TUPLE_OPERAND),
+        constraint("`index` is the index of an element.", codes.TUPLE_INDEX),
     ),
     arity=exactly(1),
     attributes=GetTupleElementAttributes,

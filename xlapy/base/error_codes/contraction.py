@@ -59,8 +59,8 @@ GROUP_SIZES_DIMENSIONS = ErrorCode(
 )
 GROUP_DIMENSION = ErrorCode(
     "E1213",
-    "A ragged dot has one group dimension of rhs if "
-    " the ragged dimension is a free dimension of lhs, and none otherwise.",
+    "A ragged dot has one group dimension of rhs if the ragged dimension is a free dimension of lhs, and none "
+    "otherwise.",
     remedy="Add or remove `rhs_group_dims`.",
 )
 GROUP_DIMENSION_FREE = ErrorCode(

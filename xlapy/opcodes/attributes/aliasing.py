@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import attributes as attributes_codes
+from xlapy.base.error_codes import control as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
@@ -43,7 +45,10 @@ class OutputAliasCodec(AttributeCodec[OutputAlias]):
     def read(self, cursor: HloCursor) -> OutputAlias:
         match = cursor.match(_ALIAS)
         if match is None:
-            cursor.fail("expected an alias such as {1}: (0, {}): output index, operand number, operand index")
+            cursor.fail(
+                attributes_codes.ATTRIBUTE_FORM,
+                "expected an alias such as {1}: (0, {}): output index, operand number, operand index",
+            )
         return OutputAlias(integers_from_text(match[1]), int64_from_text(match[2]), integers_from_text(match[3]))
 
     def write(self, value: OutputAlias) -> str:
@@ -68,7 +73,8 @@ def check_aliases(
         text = OUTPUT_ALIASES.item.write(alias)
         if not 0 <= alias.operand < len(operands):
             raise ShapeError(
-                f"{name}: alias {text} names operand {alias.operand}, but there are {len(operands)} operands"
+                codes.ALIAS_PLACE,
+                f"{name}: alias {text} names operand {alias.operand}, but there are {len(operands)} operands",
             )
         output = _subshape(name, text, result, alias.output_index)
         operand = _subshape(name, text, operands[alias.operand], alias.operand_index)
@@ -76,8 +82,9 @@ def check_aliases(
             output, operand = _without_buffers(output), _without_buffers(operand)
         if not compatible_ignoring_dynamic(output, operand):
             raise ShapeError(
+                codes.ALIAS_SHAPES,
                 f"{name}: alias {text} pairs output {output.to_text(layout=False)} "
-                f"with operand {operand.to_text(layout=False)}"
+                f"with operand {operand.to_text(layout=False)}",
             )
 
 
@@ -91,4 +98,4 @@ def _subshape(name: str, text: str, shape: Shape, index: tuple[int, ...]) -> Sha
     try:
         return shape.subshape(index)
     except ShapeError as error:
-        raise ShapeError(f"{name}: alias {text}: {error}") from error
+        raise ShapeError(codes.ALIAS_PLACE, f"{name}: alias {text}: {error.message}") from error

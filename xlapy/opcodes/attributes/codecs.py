@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
+from xlapy.base.error_codes import attributes as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.literal import Literal
@@ -60,7 +61,7 @@ class BoolCodec(AttributeCodec[bool]):
     def read(self, cursor: HloCursor) -> bool:
         word = cursor.word()
         if word not in ("true", "false"):
-            cursor.fail(f"expected true or false, found {word!r}")
+            cursor.fail(codes.ATTRIBUTE_WORD, f"expected true or false, found {word!r}")
         return word == "true"
 
     def write(self, value: bool) -> str:
@@ -76,7 +77,7 @@ class FloatCodec(AttributeCodec[float]):
     def read(self, cursor: HloCursor) -> float:
         match = cursor.match(_FLOAT)
         if match is None:
-            cursor.fail("expected a number")
+            cursor.fail(codes.ATTRIBUTE_FORM, "expected a number")
         return float(match[0])
 
     def write(self, value: float) -> str:
@@ -93,7 +94,7 @@ def int64_from_text(text: str) -> int:
     """Converts decimal digits to an integer; raises `ShapeError` if it does not fit in 64 bits."""
     value = int(text) if len(text) < 40 else _TOO_LARGE
     if not -(2**63) <= value < 2**63:
-        raise ShapeError(f"the integer {text.strip()[:40]} does not fit in 64 bits")
+        raise ShapeError(codes.ATTRIBUTE_INT64, f"the integer {text.strip()[:40]} does not fit in 64 bits")
     return value
 
 
@@ -119,7 +120,7 @@ class IntegersCodec(AttributeCodec[tuple[int, ...]]):
             commented = cursor.match(_COMMENTED_INTEGERS)
             match = _INTEGERS.fullmatch(_COMMENT.sub(" ", commented[0])) if commented is not None else None
         if match is None:
-            cursor.fail("expected a braced list of integers such as {0,1}")
+            cursor.fail(codes.ATTRIBUTE_FORM, "expected a braced list of integers such as {0,1}")
         return integers_from_text(match[1])
 
     def write(self, value: tuple[int, ...]) -> str:
@@ -132,7 +133,7 @@ class OneIntegerCodec(AttributeCodec[int]):
     def read(self, cursor: HloCursor) -> int:
         values = INTEGERS.read(cursor)
         if len(values) != 1:
-            cursor.fail(f"expected exactly one integer in braces, found {len(values)}")
+            cursor.fail(codes.ATTRIBUTE_FORM, f"expected exactly one integer in braces, found {len(values)}")
         return values[0]
 
     def write(self, value: int) -> str:
@@ -186,6 +187,14 @@ class WordCodec(AttributeCodec[str]):
         return cursor.word()
 
 
+class ComputationNameCodec(AttributeCodec[str]):
+    """`calls=%f`: the name of a computation, where it only repeats what is known."""
+
+    def read(self, cursor: HloCursor) -> str:
+        cursor.accept("%")
+        return cursor.word()
+
+
 class EnumCodec(AttributeCodec[E], Generic[E]):
     """A member of an enum, whose values are the words of HLO text."""
 
@@ -198,7 +207,7 @@ class EnumCodec(AttributeCodec[E], Generic[E]):
         word = cursor.word()
         member = self.members.get(word.lower() if self.ignore_case else word)
         if member is None:
-            cursor.fail(f"expected one of {', '.join(self.members)}; found {word!r}")
+            cursor.fail(codes.ATTRIBUTE_WORD, f"expected one of {', '.join(self.members)}; found {word!r}")
         return member
 
     def write(self, value: E) -> str:
@@ -247,6 +256,7 @@ ONE_INTEGER = OneIntegerCodec()
 INTEGER_LISTS = IntegerListsCodec()
 STRING = StringCodec()
 WORD = WordCodec()
+COMPUTATION_NAME = ComputationNameCodec()
 SHAPE = ShapeCodec()
 LITERAL = LiteralCodec()
 SHAPES = BracedListCodec(SHAPE, ", ")

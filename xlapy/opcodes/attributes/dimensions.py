@@ -13,6 +13,8 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import attributes as codes
+from xlapy.base.error_codes import convolution as convolution_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
@@ -111,7 +113,10 @@ class Window:
         }
         for name, column in columns.items():
             if len(column) not in (0, rank):
-                raise ShapeError(f"window has {rank} dimensions, {name} has {len(column)} entries: {list(column)}")
+                raise ShapeError(
+                    codes.WINDOW_ENTRIES,
+                    f"window has {rank} dimensions, {name} has {len(column)} entries: {list(column)}",
+                )
         window = Window(
             tuple(
                 WindowDimension(
@@ -138,7 +143,7 @@ class Window:
                 ("window dilation", d.window_dilation),
             ):
                 if value < 1:
-                    raise ShapeError(f"{what} dimension {i} has a non-positive {name}: {value}")
+                    raise ShapeError(codes.WINDOW_POSITIVE, f"{what} dimension {i} has a non-positive {name}: {value}")
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -171,16 +176,19 @@ class WindowCodec(AttributeCodec[Window]):
         while not cursor.accept("}"):
             match = cursor.match(_WINDOW_FIELD)
             if match is None:
-                cursor.fail("expected a window field such as size=2x3, or }")
+                cursor.fail(codes.ATTRIBUTE_FORM, "expected a window field such as size=2x3, or }")
             if match[1] not in _WINDOW_COLUMNS:
-                cursor.fail(f"unknown window field {match[1]!r}; expected one of {', '.join(_WINDOW_COLUMNS)}")
+                cursor.fail(
+                    codes.ATTRIBUTE_WORD,
+                    f"unknown window field {match[1]!r}; expected one of {', '.join(_WINDOW_COLUMNS)}",
+                )
             if match[1] in columns:
-                cursor.fail(f"window field {match[1]!r} is given twice")
+                cursor.fail(codes.ATTRIBUTE_FIELDS, f"window field {match[1]!r} is given twice")
             columns[match[1]] = match[2].split("x")
         try:
             return _window(columns)
-        except (ShapeError, ValueError) as error:
-            cursor.fail(str(error))
+        except ShapeError as error:
+            cursor.fail(error.code, error.message)
 
     def write(self, value: Window) -> str:
         parts = [
@@ -206,14 +214,17 @@ def _window(columns: dict[str, list[str]]) -> Window:
     rank = max(map(len, columns.values()), default=0)
     for name, column in columns.items():
         if len(column) != rank:
-            raise ShapeError(f"window field {name} has {len(column)} entries, another has {rank}")
+            raise ShapeError(codes.WINDOW_ENTRIES, f"window field {name} has {len(column)} entries, another has {rank}")
+
+    if any("_" in text for name, column in columns.items() if name != "pad" for text in column):
+        raise ShapeError(codes.ATTRIBUTE_FORM, "only entries of pad are pairs such as 1_2")
 
     def integers(name: str, default: int) -> list[int]:
         return [int64_from_text(text) for text in columns.get(name, [str(default)] * rank)]
 
     pads = [text.partition("_") for text in columns.get("pad", ["0_0"] * rank)]
     if any(not underscore for _, underscore, _ in pads):
-        raise ShapeError("pad entries are low_high pairs such as 1_2")
+        raise ShapeError(codes.ATTRIBUTE_FORM, "pad entries are low_high pairs such as 1_2")
     rows = zip(
         integers("size", 1),
         integers("stride", 1),
@@ -289,7 +300,7 @@ class SliceRangesCodec(AttributeCodec[SliceRanges]):
         for _ in entries(cursor):
             match = cursor.match(_RANGE)
             if match is None:
-                cursor.fail("expected a range such as [0:2] or [0:6:2]")
+                cursor.fail(codes.ATTRIBUTE_FORM, "expected a range such as [0:2] or [0:6:2]")
             rows.append((int64_from_text(match[1]), int64_from_text(match[2]), int64_from_text(match[3] or "1")))
         return SliceRanges(tuple(r[0] for r in rows), tuple(r[1] for r in rows), tuple(r[2] for r in rows))
 
@@ -328,14 +339,18 @@ class ConvDimensions:
             for dimension in value if isinstance(value, tuple) else (value,):
                 if not 0 <= dimension <= MAX_LABELED_DIMENSION:
                     raise ShapeError(
-                        f"{field.name} has the dimension {dimension}, which is not in [0, {MAX_LABELED_DIMENSION}]"
+                        convolution_codes.DIMENSION_LABEL_LIMIT,
+                        f"{field.name} has the dimension {dimension}, which is not in [0, {MAX_LABELED_DIMENSION}]",
                     )
 
     @staticmethod
     def default(spatial: int) -> ConvDimensions:
         """Batch, feature, spatial; kernel output feature, input feature, spatial (XLA's default)."""
         if not 0 <= spatial < MAX_LABELED_DIMENSION:
-            raise ShapeError(f"a convolution has 0 to {MAX_LABELED_DIMENSION - 1} spatial dimensions, not {spatial}")
+            raise ShapeError(
+                convolution_codes.DIMENSION_LABEL_LIMIT,
+                f"a convolution has 0 to {MAX_LABELED_DIMENSION - 1} spatial dimensions, not {spatial}",
+            )
         dims = tuple(range(2, spatial + 2))
         return ConvDimensions(0, 1, dims, 1, 0, dims, 0, 1, dims)
 
@@ -344,7 +359,9 @@ class ConvDimensions:
         """From labels such as `bf01_oi01->bf01` (`?` marks an unused dimension). Raises ShapeError."""
         match = _DIM_LABELS.fullmatch(text)
         if match is None:
-            raise ShapeError(f"malformed dim_labels {text!r}; expected a form such as bf01_oi01->bf01")
+            raise ShapeError(
+                convolution_codes.LABEL_TEXT, f"malformed dim_labels {text!r}; expected a form such as bf01_oi01->bf01"
+            )
         lhs, rhs, out = match.groups()
         return ConvDimensions(*_labels(lhs, "b", "f"), *_labels(rhs, "i", "o"), *_labels(out, "b", "f"))
 
@@ -369,11 +386,14 @@ def _labels(text: str, first: str, second: str) -> tuple[int, int, tuple[int, ..
     positions: dict[str, int] = {}
     for position, label in enumerate(text):
         if label != "?" and label in positions:
-            raise ShapeError(f"dimension label {label!r} occurs twice in {text!r}")
+            raise ShapeError(convolution_codes.LABEL_TEXT, f"dimension label {label!r} occurs twice in {text!r}")
         positions[label] = position
     spatial = sorted(label for label in positions if label.isdigit())
     if first not in positions or second not in positions or spatial != [str(i) for i in range(len(spatial))]:
-        raise ShapeError(f"{text!r} needs the labels {first}, {second} and spatial digits counting up from 0")
+        raise ShapeError(
+            convolution_codes.LABEL_TEXT,
+            f"{text!r} needs the labels {first}, {second} and spatial digits counting up from 0",
+        )
     return positions[first], positions[second], tuple(positions[label] for label in spatial)
 
 
@@ -391,11 +411,11 @@ class ConvDimensionsCodec(AttributeCodec[ConvDimensions]):
     def read(self, cursor: HloCursor) -> ConvDimensions:
         match = cursor.match(_LABEL_WORD)
         if match is None:
-            cursor.fail("expected dimension labels such as bf01_oi01->bf01")
+            cursor.fail(convolution_codes.LABEL_TEXT, "expected dimension labels such as bf01_oi01->bf01")
         try:
             return ConvDimensions.parse(match[0])
         except ShapeError as error:
-            cursor.fail(str(error))
+            cursor.fail(error.code, error.message)
 
     def write(self, value: ConvDimensions) -> str:
         return value.to_text()

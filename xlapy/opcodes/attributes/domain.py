@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from xlapy.base.error_codes import attributes as codes
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.opcodes.attributes.codecs import AttributeCodec, entries, quote
 
@@ -31,12 +32,15 @@ class DomainCodec(AttributeCodec[DomainSides]):
         for _ in entries(cursor):
             match = cursor.match(_SIDE)
             if match is None or match[1] in sides:
-                cursor.fail("expected each of kind=, entry= and exit= once")
+                cursor.fail(codes.ATTRIBUTE_FIELDS, "expected each of kind=, entry= and exit= once")
             sides[match[1]] = cursor.string() if match[1] == "kind" else _read_braced(cursor)
         if len(sides) < 3:
-            cursor.fail(f"domain needs kind=, entry= and exit=, found only {', '.join(sides) or 'none of them'}")
+            cursor.fail(
+                codes.ATTRIBUTE_FIELDS,
+                f"domain needs kind=, entry= and exit=, found only {', '.join(sides) or 'none of them'}",
+            )
         if sides["kind"] != "sharding":
-            cursor.fail(f"unsupported domain kind {sides['kind']!r}; expected sharding")
+            cursor.fail(codes.ATTRIBUTE_WORD, f"unsupported domain kind {sides['kind']!r}; expected sharding")
         return DomainSides(**sides)
 
     def write(self, value: DomainSides) -> str:
@@ -51,7 +55,7 @@ def _read_braced(cursor: HloCursor) -> str:
     while depth:
         match = cursor.match(_PIECE)
         if match is None:
-            cursor.fail("expected } to end the braces")
+            cursor.fail(codes.ATTRIBUTE_FORM, "expected } to end the braces")
         parts.append(match[0])
         depth += (match[0] == "{") - (match[0] == "}")
     return _BETWEEN.sub("}, {", "".join(part.rstrip() if part != ", " else part for part in parts))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import attributes as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape_fields import bounded_product
@@ -41,11 +42,16 @@ class Iota:
         """The shortest form with the same ids; the default permutation is the identity. Raises `ShapeError`."""
         perm = tuple(transpose_perm) or tuple(range(len(reshape_dims)))
         if not reshape_dims or sorted(perm) != list(range(len(reshape_dims))):
-            raise ShapeError(f"T({_join(perm)}) is not a permutation of the dimensions of [{_join(reshape_dims)}]")
+            raise ShapeError(
+                codes.IOTA_PERMUTATION,
+                f"T({_join(perm)}) is not a permutation of the dimensions of [{_join(reshape_dims)}]",
+            )
         if any(size < 1 for size in reshape_dims):
-            raise ShapeError(f"device ids [{_join(reshape_dims)}] have a dimension below 1")
+            raise ShapeError(codes.DEVICE_COUNT, f"device ids [{_join(reshape_dims)}] have a dimension below 1")
         if bounded_product(reshape_dims) >= 2**63:
-            raise ShapeError(f"the number of device ids [{_join(reshape_dims)}] does not fit in 64 bits")
+            raise ShapeError(
+                codes.DEVICE_LIMIT, f"the number of device ids [{_join(reshape_dims)}] does not fit in 64 bits"
+            )
         return Iota(*_shortest(list(reshape_dims), list(perm)))
 
     @property
@@ -55,7 +61,9 @@ class Iota:
     def ids(self) -> tuple[int, ...]:
         """The device ids in order; raises `ShapeError` if there are more than `MAX_DEVICES`."""
         if self.size > MAX_DEVICES:
-            raise ShapeError(f"{self.to_text()} gives {self.size} device ids, more than {MAX_DEVICES}")
+            raise ShapeError(
+                codes.DEVICE_LIMIT, f"{self.to_text()} gives {self.size} device ids, more than {MAX_DEVICES}"
+            )
         strides = [math.prod(self.reshape_dims[d + 1 :]) for d in range(len(self.reshape_dims))]
         ids = [0]
         for dimension in self.transpose_perm:
@@ -102,23 +110,27 @@ class Mesh:
         names, sizes = tuple(axis_names), tuple(axis_sizes)
         if len(names) != len(sizes) or len(set(names)) != len(names):
             raise ShapeError(
-                f"mesh axes need one distinct name each; given names {list(names)} and sizes {list(sizes)}"
+                codes.MESH_AXES,
+                f"mesh axes need one distinct name each; given names {list(names)} and sizes {list(sizes)}",
             )
         if len(names) > MAX_MESH_AXES:
-            raise ShapeError(f"a mesh has at most {MAX_MESH_AXES} axes, not {len(names)}")
+            raise ShapeError(codes.DEVICE_LIMIT, f"a mesh has at most {MAX_MESH_AXES} axes, not {len(names)}")
         if any(size < 1 for size in sizes):
-            raise ShapeError(f"mesh axes {list(names)} have a size below 1: {list(sizes)}")
+            raise ShapeError(codes.DEVICE_COUNT, f"mesh axes {list(names)} have a size below 1: {list(sizes)}")
         if not names:
             return Mesh()
         count = bounded_product(sizes)
         chosen = Iota.make((count,)) if devices is None else devices if isinstance(devices, Iota) else tuple(devices)
         given = chosen.size if isinstance(chosen, Iota) else len(chosen)
         if given != count:
-            raise ShapeError(f"mesh of sizes {list(sizes)} has {count} devices, given {given} device ids")
+            raise ShapeError(
+                codes.MESH_DEVICES, f"mesh of sizes {list(sizes)} has {count} devices, given {given} device ids"
+            )
         if not isinstance(chosen, Iota):
             if sorted(chosen) != list(range(count)):
                 raise ShapeError(
-                    f"device ids of a mesh of {count} must be 0 to {count - 1} in some order: {list(chosen)}"
+                    codes.MESH_DEVICES,
+                    f"device ids of a mesh of {count} must be 0 to {count - 1} in some order: {list(chosen)}",
                 )
             if chosen == tuple(range(count)):
                 chosen = Iota.make((count,))
@@ -128,7 +140,7 @@ class Mesh:
     def maximal(device_id: int) -> Mesh:
         """The mesh of one device; `ShapeError` if the id is negative."""
         if device_id < 0:
-            raise ShapeError(f"maximal_mesh needs a device id of at least 0, given {device_id}")
+            raise ShapeError(codes.DEVICE_COUNT, f"maximal_mesh needs a device id of at least 0, given {device_id}")
         return Mesh((), (), (device_id,))
 
     def device_ids(self) -> tuple[int, ...]:
@@ -161,13 +173,14 @@ class AxisRef:
     def check(self, mesh: Mesh) -> None:
         """Raises `ShapeError` unless the axis is in the mesh and, for a sub-axis, is divided evenly."""
         if not 0 <= self.axis < len(mesh.axis_names):
-            raise ShapeError(f"axis {self.axis} is out of bounds for {mesh.to_text()}")
+            raise ShapeError(codes.MESH_AXIS_NAME, f"axis {self.axis} is out of bounds for {mesh.to_text()}")
         if self.size is None:
             return
         full = mesh.axis_sizes[self.axis]
         if self.pre_size < 1 or self.size < 2 or self.size >= full or full % (self.pre_size * self.size):
             raise ShapeError(
-                f"sub-axis {self.to_text(mesh)} does not divide its axis of size {full} into smaller parts"
+                codes.SUB_AXIS,
+                f"sub-axis {self.to_text(mesh)} does not divide its axis of size {full} into smaller parts",
             )
 
     def to_text(self, mesh: Mesh) -> str:
@@ -179,17 +192,22 @@ class AxisRef:
 def check_axes(axes: Sequence[AxisRef], mesh: Mesh) -> None:
     """Raises `ShapeError` if a reference is illegal, references overlap, or adjacent ones could be merged."""
     if len(axes) > MAX_AXIS_REFERENCES:
-        raise ShapeError(f"a sharding names at most {MAX_AXIS_REFERENCES} axes and sub-axes, not {len(axes)}")
+        raise ShapeError(
+            codes.DEVICE_LIMIT, f"a sharding names at most {MAX_AXIS_REFERENCES} axes and sub-axes, not {len(axes)}"
+        )
     for reference in axes:
         reference.check(mesh)
     for i, first in enumerate(axes):
         for second in axes[i + 1 :]:
             if not disjoint(first, second):
                 texts = f"{first.to_text(mesh)} and {second.to_text(mesh)}"
-                raise ShapeError(f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
+                raise ShapeError(codes.AXES_OVERLAP, f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
     for first, second in pairwise(axes):
         if first.axis == second.axis and first.size is not None and first.pre_size * first.size == second.pre_size:
-            raise ShapeError(f"adjacent axes {first.to_text(mesh)} and {second.to_text(mesh)} must be written as one")
+            raise ShapeError(
+                codes.AXES_MERGED,
+                f"adjacent axes {first.to_text(mesh)} and {second.to_text(mesh)} must be written as one",
+            )
 
 
 def disjoint(a: AxisRef, b: AxisRef) -> bool:
@@ -217,17 +235,17 @@ def read_mesh(cursor: HloCursor) -> Mesh:
     """Reads a mesh in the form that `Mesh.to_text` writes."""
     head = cursor.match(_MESH)
     if head is None:
-        cursor.fail("expected mesh[ or maximal_mesh[")
+        cursor.fail(codes.ATTRIBUTE_FORM, "expected mesh[ or maximal_mesh[")
     try:
         return _read_maximal(cursor) if head[1] else _read_axes(cursor)
     except ShapeError as error:
-        cursor.fail(str(error))
+        cursor.fail(error.code, error.message)
 
 
 def _read_maximal(cursor: HloCursor) -> Mesh:
     match = cursor.match(_DEVICE)
     if match is None:
-        cursor.fail("expected device_id= in maximal_mesh")
+        cursor.fail(codes.ATTRIBUTE_FORM, "expected device_id= in maximal_mesh")
     cursor.expect("]")
     return Mesh.maximal(int64_from_text(match[1]))
 
@@ -238,7 +256,7 @@ def _read_axes(cursor: HloCursor) -> Mesh:
     for _ in entries(cursor, opening="", closing="]"):
         match = cursor.match(_AXIS)
         if match is None:
-            cursor.fail("expected a mesh axis such as 'a'=2")
+            cursor.fail(codes.ATTRIBUTE_FORM, "expected a mesh axis such as 'a'=2")
         names.append(match[1] or match[2] or "")
         sizes.append(int64_from_text(match[3]))
     return Mesh.make(names, sizes, _read_device_ids(cursor))
@@ -265,7 +283,7 @@ def read_iota(cursor: HloCursor) -> Iota | None:
     sizes = integers_from_text(dims[1])
     perm = cursor.match(_TRANSPOSE)
     if perm is None and len(sizes) > 1:
-        cursor.fail("expected T( and a permutation after more than one dimension of device ids")
+        cursor.fail(codes.ATTRIBUTE_FORM, "expected T( and a permutation after more than one dimension of device ids")
     return Iota.make(sizes, integers_from_text(perm[1]) if perm else ())
 
 
@@ -278,7 +296,7 @@ def read_axis(cursor: HloCursor, mesh: Mesh) -> AxisRef:
     """Reads `'a'` or `'b':(1)2`."""
     match = cursor.match(_REFERENCE)
     if match is None:
-        cursor.fail("expected a mesh axis such as 'a' or 'a':(1)2")
+        cursor.fail(codes.ATTRIBUTE_FORM, "expected a mesh axis such as 'a' or 'a':(1)2")
     number = _axis_number(cursor, match[1] or match[2] or "", mesh)
     return AxisRef(number, int64_from_text(match[3] or "1"), int64_from_text(match[4]) if match[4] else None)
 
@@ -288,7 +306,7 @@ def _axis_number(cursor: HloCursor, name: str, mesh: Mesh) -> int:
         return mesh.axis_names.index(name)
     number = int(name) if name.isdigit() and len(name) < 10 else len(mesh.axis_names)
     if number >= len(mesh.axis_names):
-        cursor.fail(f"{name!r} is not an axis of {mesh.to_text()}")
+        cursor.fail(codes.MESH_AXIS_NAME, f"{name!r} is not an axis of {mesh.to_text()}")
     return number
 
 

@@ -15,6 +15,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import attributes as codes
+from xlapy.base.error_codes import collectives as collectives_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.opcodes.attributes.codecs import INTEGER_LISTS, AttributeCodec, integers_from_text
@@ -59,11 +61,14 @@ class IotaGroups:
         """By default the ids are ascending. Raises `ShapeError` if the number of ids does not fit the groups."""
         count = group_count * group_size
         if group_count < 1 or group_size < 1:
-            raise ShapeError(f"replica groups [{group_count},{group_size}] need sizes of at least 1")
+            raise ShapeError(
+                codes.GROUPS_OF_IOTA, f"replica groups [{group_count},{group_size}] need sizes of at least 1"
+            )
         iota = Iota.make(reshape_dims or (count,), transpose_perm)
         if iota.size != count:
             raise ShapeError(
-                f"replica groups [{group_count},{group_size}] hold {count} ids, {iota.to_text()} gives {iota.size}"
+                codes.GROUPS_OF_IOTA,
+                f"replica groups [{group_count},{group_size}] hold {count} ids, {iota.to_text()} gives {iota.size}",
             )
         return IotaGroups(group_count, group_size, iota)
 
@@ -160,7 +165,9 @@ def group_mode(channel_id: int | None, use_global_device_ids: bool | None) -> Gr
     """The mode of a collective; `use_global_device_ids` is None if the op lacks it. Raises `ShapeError`."""
     if channel_id is None:
         if use_global_device_ids:
-            raise ShapeError("use_global_device_ids=true needs a channel_id, none is given")
+            raise ShapeError(
+                collectives_codes.CHANNEL_GIVEN, "use_global_device_ids=true needs a channel_id, none is given"
+            )
         return GroupMode.CROSS_REPLICA
     if use_global_device_ids is None:
         return GroupMode.CROSS_PARTITION
@@ -191,9 +198,12 @@ def _device_groups(groups: ReplicaGroups, mode: GroupMode, replicas: int, partit
     ids = [identifier for row in rows for identifier in row]
     for identifier in (min(ids, default=0), max(ids, default=0)):
         if not 0 <= identifier < limit:
-            raise ShapeError(f"replica_groups {groups.to_text()} name id {identifier}, but there are {limit} {what}")
+            raise ShapeError(
+                collectives_codes.PARTICIPANTS,
+                f"replica_groups {groups.to_text()} name id {identifier}, but there are {limit} {what}",
+            )
     if len(set(ids)) < len(ids):
-        raise ShapeError(f"replica_groups {groups.to_text()} name an id twice")
+        raise ShapeError(collectives_codes.GROUP_IDS, f"replica_groups {groups.to_text()} name an id twice")
     if mode is GroupMode.FLATTENED_ID:
         return rows
     if mode is GroupMode.CROSS_PARTITION:
@@ -220,7 +230,7 @@ class ReplicaGroupsCodec(AttributeCodec[ReplicaGroups]):
             mesh = read_mesh(cursor)
             return MeshGroups.make(mesh, read_axes(cursor, mesh))
         except ShapeError as error:
-            cursor.fail(str(error))
+            cursor.fail(error.code, error.message)
 
     def write(self, value: ReplicaGroups) -> str:
         return value.to_text()
@@ -228,10 +238,12 @@ class ReplicaGroupsCodec(AttributeCodec[ReplicaGroups]):
 
 def _read_iota_groups(cursor: HloCursor, sizes: tuple[int, ...]) -> IotaGroups:
     if len(sizes) != 2:
-        cursor.fail(f"expected the number of groups and their size before <=, found {len(sizes)} sizes")
+        cursor.fail(
+            codes.ATTRIBUTE_FORM, f"expected the number of groups and their size before <=, found {len(sizes)} sizes"
+        )
     iota = read_iota(cursor)
     if iota is None:
-        cursor.fail("expected the dimensions of the ids, such as [8], after <=")
+        cursor.fail(codes.ATTRIBUTE_FORM, "expected the dimensions of the ids, such as [8], after <=")
     return IotaGroups.make(sizes[0], sizes[1], iota.reshape_dims, iota.transpose_perm)
 
 

@@ -202,14 +202,14 @@ select=(f32[], f32[] -> f32[]), {_SCATTER}",
     ),
     Refusal(
         "select-and-scatter",
-        5,
+        6,
         f"f32[4] select-and-scatter(f32[4], f32[2], f32[]), window={{size=2 stride=0}}, \
 {_GE}, {_SCATTER}",
         "non-positive stride: 0",
     ),
     Refusal(
         "select-and-scatter",
-        6,
+        5,
         f"f32[4] select-and-scatter(f32[4], f32[3], f32[]), window={{size=2 stride=2}}, \
 {_GE}, {_SCATTER}",
         "the window has f32[2] positions over f32[4]",
