@@ -1,9 +1,8 @@
 """Builder functions of collective operations, which exchange data among replicas and partitions, and of device ids.
 
 Responsible for the builder functions of `opcodes/collectives.py`. Does not depend on the number of replicas or
-partitions.
-Source: AllGather, AllReduce, CrossReplicaSum, AllToAll, RaggedAllToAll, CollectiveBroadcast, CollectivePermute,
-ReduceScatter, ReplicaId, PartitionId of the specification; collective_reduce of StableHLO's.
+partitions. Source: AllGather, AllReduce, CrossReplicaSum, AllToAll, RaggedAllToAll, CollectiveBroadcast,
+CollectivePermute, ReduceScatter, ReplicaId, PartitionId of the specification; collective_reduce of StableHLO's.
 
 Arguments that several functions share:
 `operand`: an array. Where documented, also a tuple of arrays; the result is then the tuple of their results.
@@ -22,6 +21,9 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
 
 from xlapy.base.element_types import PRED
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import collectives as collectives_codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
@@ -71,13 +73,12 @@ def _elements(name: str, operand: XlaOp) -> list[XlaOp]:
     if not operand.shape.is_tuple:
         return [operand]
     if not operand.shape.tuple_shapes:
-        raise ShapeError(f"{name} takes an array or a tuple of arrays, given the empty tuple")
+        raise ShapeError(codes.COLLECTIVE_OPERANDS, f"{name} takes at least one array, given the empty tuple")
     return [tuples.get_tuple_element(operand, i) for i in range(len(operand.shape.tuple_shapes))]
 
 
 def _like(operand: XlaOp, result: XlaOp) -> XlaOp:
-    """Returns the result as a tuple if the operand is a tuple. A collective of one array returns an array, not a
-    tuple."""
+    """Returns the result as a tuple if the operand is one. A collective of one array returns an array, not a tuple."""
     return _tupled(result) if operand.shape.is_tuple else result
 
 
@@ -96,7 +97,7 @@ def _with_layout(shape: Shape, layout: Layout | None) -> Shape:
 
 def _require_positive(name: str, what: str, count: int) -> None:
     if count < 1:
-        raise ShapeError(f"{name}: {what} must be at least 1, given {count}")
+        raise ShapeError(codes.POSITIVE_COUNT, f"{name}: {what} must be at least 1, given {count}")
 
 
 def _require_one_type(name: str, arrays: Sequence[XlaOp]) -> None:
@@ -104,8 +105,9 @@ def _require_one_type(name: str, arrays: Sequence[XlaOp]) -> None:
     for number, array in enumerate(arrays):
         if array.element_type is not arrays[0].element_type:
             raise ShapeError(
+                shared.SAME_ELEMENT_TYPE,
                 f"{name} reduces arrays of one element type, operand 0 is {arrays[0].shape.to_text(layout=False)}, "
-                f"operand {number} is {array.shape.to_text(layout=False)}"
+                f"operand {number} is {array.shape.to_text(layout=False)}",
             )
 
 
@@ -326,17 +328,21 @@ def all_to_all(
 def _check_exchange(operand: Shape, split: int, concat: int, count: int, groups: ReplicaGroups) -> None:
     require_arrays("all-to-all", (operand,))
     if operand.is_dynamic:
-        raise ShapeError(f"all-to-all takes static dimensions, given {operand.to_text(layout=False)}")
+        raise ShapeError(
+            codes.STATIC_DIMENSIONS, f"all-to-all takes static dimensions, given {operand.to_text(layout=False)}"
+        )
     require_dimension("all-to-all", "split_dimension", split, operand)
     require_dimension("all-to-all", "concat_dimension", concat, operand)
     _require_positive("all-to-all", "split_count", count)
     if groups.group_size not in (0, count):
         raise ShapeError(
-            f"all-to-all: split_count is {count}, replica_groups {groups.to_text()} have {groups.group_size} members"
+            codes.SPLIT_COUNT,
+            f"all-to-all: split_count is {count}, replica_groups {groups.to_text()} have {groups.group_size} members",
         )
     if operand.dimensions[split] % count:
         raise ShapeError(
-            f"all-to-all: dimension {split} of {operand.to_text(layout=False)} must be divisible by split_count {count}"
+            collectives_codes.GROUP_SIZE_DIVIDES,
+            f"all-to-all: dimension {split} of {operand.to_text(layout=False)} is no multiple of {count}",
         )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import builder as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.builder.core.broadcasting import as_ints, constants_like
 from xlapy.builder.core.builder import append, builder_of
@@ -168,7 +169,7 @@ def ragged_dot(
     with builder_of("ragged-dot", operands).building("ragged-dot"):
         precision = _precision(precision_config)
         if precision.pop("algorithm") is not Algorithm.UNSET:
-            raise InvalidArgumentError(f"ragged-dot takes no algorithm, given {precision_config}")
+            raise InvalidArgumentError(codes.DOT_ALGORITHM, f"ragged-dot takes no algorithm, given {precision_config}")
         attributes = RaggedDotAttributes.make(
             **dimension_numbers.dot_dimension_numbers.attributes(),
             lhs_ragged_dims=as_ints("lhs_ragged_dimensions", dimension_numbers.lhs_ragged_dimensions),

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from xlapy.base.element_types import PRED, S32
+from xlapy.base.error_codes import control as control_codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.builder.core.builder import XlaBuilder, append, fail
 from xlapy.builder.core.computation import XlaComputation
 from xlapy.builder.core.op import XlaOp
@@ -85,7 +87,11 @@ def _conditional_on_predicate(
     false_computation: XlaComputation,
 ) -> XlaOp:
     if not predicate.shape.is_scalar or predicate.element_type is not PRED:
-        fail("conditional", f"on a predicate takes a scalar pred, given {predicate.shape.to_text(layout=False)}")
+        fail(
+            "conditional",
+            control_codes.BRANCH_INDEX,
+            f"on a predicate takes a scalar pred, given {predicate.shape.to_text(layout=False)}",
+        )
     operands = (predicate, true_operand, false_operand)
     return append(CONDITIONAL, operands, computations=(true_computation, false_computation))
 
@@ -94,7 +100,11 @@ def _conditional_on_index(
     branch_index: XlaOp, branch_computations: Sequence[XlaComputation], branch_operands: Sequence[XlaOp]
 ) -> XlaOp:
     if not branch_index.shape.is_scalar or branch_index.element_type is not S32:
-        fail("conditional", f"on a branch index takes a scalar s32, given {branch_index.shape.to_text(layout=False)}")
+        fail(
+            "conditional",
+            control_codes.BRANCH_INDEX,
+            f"on a branch index takes a scalar s32, given {branch_index.shape.to_text(layout=False)}",
+        )
     return append(CONDITIONAL, (branch_index, *branch_operands), computations=branch_computations)
 
 
@@ -107,7 +117,11 @@ def after_all(builder: XlaBuilder, tokens: Sequence[XlaOp]) -> XlaOp:
     """A token that is ready when all the given tokens are. Raises BuilderError if an operand is not a token."""
     for number, token in enumerate(tokens):
         if not token.shape.is_token:
-            fail("after-all", f"takes tokens, operand {number} is {token.shape.to_text(layout=False)}")
+            fail(
+                "after-all",
+                shared.TOKEN_OPERAND,
+                f"takes tokens, operand {number} is {token.shape.to_text(layout=False)}",
+            )
     return builder.append(AFTER_ALL, tokens)
 
 

@@ -23,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder.contraction import PrecisionConfig, append_typed
@@ -179,14 +181,15 @@ def _numbers(dimension_numbers: DimensionNumbers, lhs: Shape) -> ConvDimensions:
     try:
         return ConvDimensions.parse(dimension_numbers)
     except ShapeError as error:
-        raise InvalidArgumentError(f"dimension_numbers: {error}") from None
+        raise InvalidArgumentError(error.code, f"dimension_numbers: {error.message}") from None
 
 
 def _spatial_sizes(what: str, operand: XlaOp, dimensions: Sequence[int]) -> tuple[int, ...]:
     shape = operand.shape
     if not all(0 <= dimension < shape.rank for dimension in dimensions):
         raise ShapeError(
-            f"{what} spatial dimensions {list(dimensions)} do not all exist in {shape.to_text(layout=False)}"
+            shared.DIMENSION_NUMBER,
+            f"{what} spatial dimensions {list(dimensions)} do not all exist in {shape.to_text(layout=False)}",
         )
     return tuple(shape.dimensions[dimension] for dimension in dimensions)
 
@@ -332,7 +335,9 @@ def _dynamic_conv(
             precision_config,
         )
         if given.algorithm is not Algorithm.UNSET:
-            raise InvalidArgumentError(f"a dynamic convolution takes no algorithm, given {given.algorithm.value}")
+            raise InvalidArgumentError(
+                codes.DOT_ALGORITHM, f"a dynamic convolution takes no algorithm, given {given.algorithm.value}"
+            )
         shape = CONVOLUTION.result_shape((lhs.shape, rhs.shape), given)
         if static:
             shape = shape.with_dimensions(shape.dimensions)

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from xlapy.base.error_codes import builder as codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -57,7 +58,9 @@ def _append(
 ) -> XlaOp:
     with builder.building("custom-call"):
         if call_target_name.startswith("$"):
-            raise InvalidArgumentError(f"targets that start with $ are internal, given {call_target_name!r}")
+            raise InvalidArgumentError(
+                codes.CUSTOM_TARGET, f"targets that start with $ are internal, given {call_target_name!r}"
+            )
         aliases = tuple([_alias(alias) for alias in output_operand_aliasing])
         made = CustomCallAttributes.make(
             custom_call_target=call_target_name, output_to_operand_aliasing=aliases, **attributes
@@ -264,7 +267,7 @@ def convert_spmd_shard_to_full_shape(
         given = builder.get_shape(input)
         if not compatible_ignoring_dynamic(given, shard):
             what = f"{sharding} splits {output_shape.to_text(layout=False)} into {shard.to_text(layout=False)}"
-            raise ShapeError(f"{what}, the input is {given.to_text(layout=False)}")
+            raise ShapeError(codes.SHARD_SHAPE, f"{what}, the input is {given.to_text(layout=False)}")
         by_hand = _by_hand(sharding, single_dim)
         annotated = _marked(builder, "Sharding", input, given, by_hand, unspecified_dims)
         return _marked(builder, "SPMDShardToFullShape", annotated, output_shape, sharding, unspecified_dims)
@@ -284,10 +287,11 @@ def _manual_input(given: ShardingLike, single_dim: int, whole: Shape) -> Shardin
     sharding = as_sharding(given)
     sharding.check(whole)
     if sharding.kind is ShardingKind.NAMED:
-        raise InvalidArgumentError(f"takes a sharding with tile counts, given {sharding}")
+        raise InvalidArgumentError(codes.MANUAL_SHARDING, f"takes a sharding with tile counts, given {sharding}")
     if not -1 <= single_dim < whole.rank:
         raise InvalidArgumentError(
-            f"single_dim is a dimension of {whole.to_text(layout=False)}, or -1 for all, given {single_dim}"
+            codes.MANUAL_SHARDING,
+            f"single_dim is a dimension of {whole.to_text(layout=False)}, or -1 for all, given {single_dim}",
         )
     return sharding
 

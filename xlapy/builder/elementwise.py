@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.builder import tuples
 from xlapy.builder.core.accuracy import ResultAccuracy
@@ -368,7 +370,7 @@ def _member(kind: Any, value: Any) -> Any:
         return kind(value)
     except ValueError:
         words = ", ".join(member.value for member in kind)
-        raise ShapeError(f"compare takes one of {words}, given {value!r}") from None
+        raise ShapeError(codes.NAMED_CHOICE, f"compare takes one of {words}, given {value!r}") from None
 
 
 def _compare_total_order(
@@ -473,11 +475,15 @@ def select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
 def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
     if not on_true.shape.compatible(on_false.shape):
         raise ShapeError(
+            codes.TUPLE_SELECTION,
             f"select takes tuples of the same shape, given {on_true.shape.to_text(layout=False)} "
-            f"and {on_false.shape.to_text(layout=False)}"
+            f"and {on_false.shape.to_text(layout=False)}",
         )
     if not pred.shape.is_scalar:
-        raise ShapeError(f"select of tuples takes a scalar predicate, given {pred.shape.to_text(layout=False)}")
+        raise ShapeError(
+            codes.TUPLE_SELECTION,
+            f"select of tuples takes a scalar predicate, given {pred.shape.to_text(layout=False)}",
+        )
     parts = [
         select(pred, tuples.get_tuple_element(on_true, i), tuples.get_tuple_element(on_false, i))
         for i in range(len(on_true.shape.tuple_shapes))
@@ -519,7 +525,7 @@ def bitcast_convert_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp
         target = element_type_of(new_element_type)
         require_array("bitcast-convert", operand.shape)
         if not target.is_array:
-            raise ShapeError(f"bitcast-convert returns an array, given the element type {target}")
+            raise ShapeError(shared.ELEMENT_TYPE, f"bitcast-convert returns an array, given the element type {target}")
         shape = defs.bitcast_convert_shape(operand.shape, target)
         return append(defs.BITCAST_CONVERT, (operand,), shape=shape)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import indexing as indexing_codes
 from xlapy.builder.core.broadcasting import as_ints
 from xlapy.builder.core.builder import append, builder_of, fail
 from xlapy.builder.core.computation import XlaComputation
@@ -109,7 +110,11 @@ def scatter(
     inputs = [operands] if isinstance(operands, XlaOp) else list(operands)
     sources = [updates] if isinstance(updates, XlaOp) else list(updates)
     if len(inputs) != len(sources) or not inputs:
-        fail("scatter", f"takes as many updates as operands, at least one: given {len(inputs)} and {len(sources)}")
+        fail(
+            "scatter",
+            indexing_codes.SCATTER_OPERANDS,
+            f"takes as many updates as operands, at least one: given {len(inputs)} and {len(sources)}",
+        )
     given = dimension_numbers
     with builder_of("scatter", inputs).building("scatter"):
         attributes = ScatterAttributes.make(

@@ -16,6 +16,8 @@ from math import prod
 from typing import Any, TypeAlias, overload
 
 from xlapy.base.element_types import S32
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -74,17 +76,26 @@ def broadcast_in_dim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dime
 def _check_broadcast(operand: Shape, result: Shape, mapped: tuple[int, ...]) -> None:
     given = f"{list(mapped)} for {operand.to_text(layout=False)} to {result.to_text(layout=False)}"
     if len(mapped) != operand.rank:
-        raise ShapeError(f"needs one entry of broadcast_dimensions per dimension of the operand, given {given}")
+        raise ShapeError(
+            shared.ENTRY_PER_DIMENSION,
+            f"needs one entry of broadcast_dimensions per dimension of the operand, given {given}",
+        )
     for dimension, target in enumerate(mapped):
         if not 0 <= target < result.rank:
-            raise ShapeError(f"dimension {target} is not a dimension of the result, given broadcast_dimensions {given}")
+            raise ShapeError(
+                shared.DIMENSION_NUMBER,
+                f"dimension {target} is not a dimension of the result, given broadcast_dimensions {given}",
+            )
         if dimension and mapped[dimension - 1] >= target:
-            raise ShapeError(f"broadcast_dimensions must be strictly increasing, given {given}")
+            raise ShapeError(
+                codes.ASCENDING_BROADCAST, f"broadcast_dimensions must be strictly increasing, given {given}"
+            )
         size = operand.dimensions[dimension]
         if size not in (1, result.dimensions[target]):
             raise ShapeError(
+                codes.COMPATIBLE_SIZES,
                 f"operand dimension {dimension} has size {size} and result dimension {target} "
-                f"{result.dimensions[target]}; they must be equal, or the first 1; broadcast_dimensions {given}"
+                f"{result.dimensions[target]}; they must be equal, or the first 1; broadcast_dimensions {given}",
             )
 
 
@@ -146,7 +157,9 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
         first, last = merged[0], merged[-1]
         if merged != tuple(range(first, last + 1)):
             given = f"{list(merged)} of {operand.shape.to_text(layout=False)}"
-            raise ShapeError(f"collapse takes consecutive ascending dimensions, given {given}")
+            raise ShapeError(
+                codes.COLLAPSED_DIMENSIONS, f"collapse takes consecutive ascending dimensions, given {given}"
+            )
         sizes = operand.shape.dimensions
         return reshape(operand, (*sizes[:first], prod(sizes[first : last + 1]), *sizes[last + 1 :]))
 
@@ -200,8 +213,9 @@ def slice(
         limits = as_ints("limit_indices", limit_indices)
         if not len(starts) == len(limits) == len(steps):
             raise ShapeError(
+                shared.ENTRY_PER_DIMENSION,
                 f"start_indices, limit_indices and strides have one entry per dimension each, given {list(starts)}, "
-                f"{list(limits)} and {list(steps)}"
+                f"{list(limits)} and {list(steps)}",
             )
         ranges = SliceRanges(starts, limits, steps)
         return append(defs.SLICE, (operand,), SliceAttributes.make(ranges=ranges))
@@ -235,7 +249,9 @@ def _padding(config: PaddingConfig | Sequence[Sequence[int]]) -> PaddingConfig:
     rows = [as_ints("padding_config", row) for row in config]
     for row in rows:
         if len(row) not in (2, 3):
-            raise ShapeError(f"padding_config takes (low, high) or (low, high, interior), given {list(row)}")
+            raise ShapeError(
+                codes.PADDING_FORM, f"padding_config takes (low, high) or (low, high, interior), given {list(row)}"
+            )
     return PaddingConfig(tuple([PaddingDimension(*row) for row in rows]))
 
 

@@ -9,6 +9,7 @@ Every function raises `BuilderError` at the caller's line if the arguments do no
 from __future__ import annotations
 
 from xlapy.base.element_types import PRED, U1, U2, U4, U8, U16, U32, U64
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder.core.broadcasting import constant_of
@@ -33,7 +34,10 @@ def _bits_of(shape: Shape) -> Shape:
     element_type = shape.element_type
     unsigned = U1 if element_type is PRED else _UNSIGNED.get(element_type.bits)
     if unsigned is None:
-        raise ShapeError(f"returns bits as wide as an unsigned integer type, given {shape.to_text(layout=False)}")
+        raise ShapeError(
+            shared.ELEMENT_TYPE,
+            f"returns bits as wide as an unsigned integer type, given {shape.to_text(layout=False)}",
+        )
     return shape.with_element_type(unsigned)
 
 

@@ -20,6 +20,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import reduction as reduction_codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder.core.broadcasting import as_ints, broadcast_scalar, constant_of
@@ -58,10 +61,14 @@ def _with_inits(builder: XlaBuilder, arrays: Sequence[XlaOp], init_values: InitV
     """Returns the arrays, followed by their initial values as ops."""
     inits = _values(init_values)
     if len(inits) != len(arrays):
-        raise ShapeError(f"takes one initial value per array, given {len(inits)} for {len(arrays)}")
+        raise ShapeError(
+            codes.INITIAL_VALUES, f"takes one initial value per array, given {len(inits)} for {len(arrays)}"
+        )
     for array in arrays:
         if not array.shape.is_array:
-            raise ShapeError(f"takes arrays, operand {array.name} is {array.shape.to_text(layout=False)}")
+            raise ShapeError(
+                shared.ARRAY_OPERAND, f"takes arrays, operand {array.name} is {array.shape.to_text(layout=False)}"
+            )
     return [*arrays, *[constant_of(builder, i, a.element_type) for i, a in zip(inits, arrays, strict=True)]]
 
 
@@ -231,7 +238,10 @@ def map(
     builder = builder_of("map", values)
     with builder.building("map"):
         if len(values) != len(computation.program_shape.parameters):
-            raise ShapeError(f"{len(values)} operands, the computation is {computation.program_shape.to_text()}")
+            raise ShapeError(
+                reduction_codes.MAP_COMPUTATION,
+                f"{len(values)} operands, the computation is {computation.program_shape.to_text()}",
+            )
         pairs = zip(values, computation.program_shape.parameters, strict=True)
         given = [constant_of(builder, value, parameter.element_type) for value, parameter in pairs]
         sizes = next((op.shape.dimensions for op in given if op.shape.is_array and op.shape.rank), ())
@@ -275,8 +285,9 @@ def scan(
         shape = scan_shape([op.shape for op in operands], attributes, to_apply.program_shape, size)
         if arrays and scan_dimension_size not in (None, arrays[0].shape.dimensions[scan_dimension]):
             raise InvalidArgumentError(
+                reduction_codes.SCAN_SIZE,
                 f"scan_dimension_size is {scan_dimension_size}, input 0 is {arrays[0].shape.to_text(layout=False)}, "
-                f"scanned along dimension {scan_dimension}"
+                f"scanned along dimension {scan_dimension}",
             )
         shape = shape if shape.is_tuple else Shape.tuple([shape])
         return builder.append(SCAN, operands, attributes, (to_apply,), shape=shape)
@@ -286,6 +297,7 @@ def _carries(builder: XlaBuilder, inits: Sequence[Operand], body: XlaComputation
     parameters = body.program_shape.parameters[skipped:]
     if len(parameters) != len(inits):
         raise ShapeError(
-            f"{skipped} inputs and {len(inits)} initial carries, the computation is {body.program_shape.to_text()}"
+            reduction_codes.SCAN_BODY_COUNTS,
+            f"{skipped} inputs and {len(inits)} initial carries, the computation is {body.program_shape.to_text()}",
         )
     return [constant_of(builder, init, p.element_type) for init, p in zip(inits, parameters, strict=True)]

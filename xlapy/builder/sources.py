@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import builder as codes
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.builder.core.broadcasting import constant_of
@@ -33,11 +34,16 @@ def parameter(
     already.
     """
     if not isinstance(shape, Shape):
-        fail("parameter", f"takes a Shape, given {type(shape).__name__} {shape!r}; Shape.parse reads one")
+        fail(
+            "parameter",
+            codes.SHAPE_ARGUMENT,
+            f"takes a Shape, given {type(shape).__name__} {shape!r}; Shape.parse reads one",
+        )
     taken = builder.parameter_shape(parameter_number)
     if taken is not None:
         fail(
             "parameter",
+            codes.BUILT_PARAMETERS,
             f"number {parameter_number} is taken by {taken.to_text(layout=False)}, "
             f"given again with {shape.to_text(layout=False)}",
         )
@@ -76,5 +82,9 @@ def iota(builder: XlaBuilder, shape: Shape | PrimitiveType, iota_dimension: int)
         if isinstance(shape, PrimitiveType):
             shape, iota_dimension = Shape.array(shape, (iota_dimension,)), 0
         if shape.is_dynamic:
-            fail("iota", f"returns arrays without dynamic dimensions, given {shape.to_text(layout=False)}")
+            fail(
+                "iota",
+                codes.STATIC_DIMENSIONS,
+                f"returns arrays without dynamic dimensions, given {shape.to_text(layout=False)}",
+            )
         return builder.append(IOTA, (), IotaAttributes.make(iota_dimension=iota_dimension), shape=shape)

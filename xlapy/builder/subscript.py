@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from operator import index as as_index
 from typing import Any
 
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder import movement, tuples
@@ -40,7 +42,8 @@ def subscript(operand: XlaOp, index: Any) -> XlaOp:
             return _element(operand, items)
         if not operand.shape.is_array:
             raise ShapeError(
-                f"{operand.name} {operand.shape.to_text(layout=False)} is not an array and cannot be indexed"
+                shared.ARRAY_OPERAND,
+                f"{operand.name} {operand.shape.to_text(layout=False)} is not an array and cannot be indexed",
             )
         items = _without_ellipsis(items, operand.shape)
         ranges = [_range(item, operand.shape, d) for d, item in enumerate(i for i in items if i is not None)]
@@ -52,7 +55,10 @@ def _element(operand: XlaOp, items: list[Any]) -> XlaOp:
     count = len(operand.shape.tuple_shapes)
     number = _integer(items[0]) if len(items) == 1 else None
     if number is None or not -count <= number < count:
-        raise ShapeError(f"a tuple of {count} elements takes one integer from {-count} to {count - 1}, given {items!r}")
+        raise ShapeError(
+            codes.TUPLE_ELEMENT,
+            f"a tuple of {count} elements takes one integer from {-count} to {count - 1}, given {items!r}",
+        )
     return tuples.get_tuple_element(operand, number % count)
 
 
@@ -60,10 +66,12 @@ def _without_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
     """Expands `...`, so that there is one item per dimension, plus the Nones."""
     places = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(places) > 1:
-        raise ShapeError("an index takes at most one `...`")
+        raise ShapeError(codes.INDEX_COUNT, "an index takes at most one `...`")
     used = sum(item is not None and item is not Ellipsis for item in items)
     if used > shape.rank:
-        raise ShapeError(f"{used} indices for {shape.to_text(layout=False)}, which has rank {shape.rank}")
+        raise ShapeError(
+            codes.INDEX_COUNT, f"{used} indices for {shape.to_text(layout=False)}, which has rank {shape.rank}"
+        )
     whole = [slice(None)] * (shape.rank - used)
     at = places[0] if places else len(items)
     return [*items[:at], *whole, *items[at + 1 :]]
@@ -86,24 +94,30 @@ def _range(item: Any, shape: Shape, dimension: int) -> _Range:
     if isinstance(item, XlaOp):
         if not item.shape.is_scalar or not item.element_type.is_integral:
             raise ShapeError(
-                f"an XlaOp index is a scalar integer, given {item.shape.to_text(layout=False)}; ops.gather takes arrays"
+                codes.INDEX_KIND,
+                f"an XlaOp index is a scalar integer, given {item.shape.to_text(layout=False)}",
             )
         return _Range(0, size, position=item, drop=True)
     number = _integer(item)
     if number is None:
-        raise ShapeError(f"an index is an integer, a slice, `...`, None or a scalar integer XlaOp, given {item!r}")
+        raise ShapeError(
+            codes.INDEX_KIND, f"an index is an integer, a slice, `...`, None or a scalar integer XlaOp, given {item!r}"
+        )
     if not -size <= number < size:
-        raise ShapeError(f"index {number} is out of bounds for dimension {dimension} of {shape.to_text(layout=False)}")
+        raise ShapeError(
+            codes.INDEX_RANGE,
+            f"index {number} is out of bounds for dimension {dimension} of {shape.to_text(layout=False)}",
+        )
     return _Range(number % size, number % size + 1, drop=True)
 
 
 def _slice_range(item: slice, size: int) -> _Range:
     if any(isinstance(bound, XlaOp) for bound in (item.start, item.stop, item.step)):
-        raise ShapeError("the bounds of a slice are integers; ops.dynamic_slice takes a run-time position")
+        raise ShapeError(codes.INDEX_KIND, "the bounds of a slice are integers, given an XlaOp")
     try:
         start, stop, step = item.indices(size)
     except (TypeError, ValueError) as error:
-        raise ShapeError(f"{item!r}: {error}") from None
+        raise ShapeError(codes.INDEX_KIND, f"{item!r}: {error}") from None
     count = len(range(start, stop, step))
     if not count:
         return _Range(0, 0)

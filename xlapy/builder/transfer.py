@@ -12,6 +12,8 @@ and outfeeds follow the previous one of their kind in the builder, in the order 
 from __future__ import annotations
 
 from xlapy.base.element_types import U32
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import collectives as collectives_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder import tuples
@@ -37,7 +39,8 @@ def _require_layout(what: str, shape: Shape) -> None:
     for _, leaf in shape.leaves():
         if leaf.is_array and leaf.layout is None:
             raise ShapeError(
-                f"{what} {shape.to_text(layout=False)} needs a layout; with_default_layout() gives the row-major one"
+                codes.HOST_LAYOUT,
+                f"{what} {shape.to_text(layout=False)} needs a layout; with_default_layout() gives the row-major one",
             )
 
 
@@ -132,8 +135,9 @@ def send_to_host(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, handle:
         _require_layout("shape_with_layout", shape_with_layout)
         if not compatible_ignoring_dynamic(operand.shape, shape_with_layout):
             raise ShapeError(
+                collectives_codes.OUTFEED_SHAPE,
                 f"shape_with_layout is {shape_with_layout.to_text(layout=False)}, "
-                f"the operand {operand.shape.to_text(layout=False)}"
+                f"the operand {operand.shape.to_text(layout=False)}",
             )
         number = transfer_number(handle, ChannelType.DEVICE_TO_HOST)
         attributes = ChannelAttributes.make(channel_id=number, is_host_transfer=True)

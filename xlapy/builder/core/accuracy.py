@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import builder as codes
 from xlapy.base.errors import InvalidArgumentError
 
 
@@ -33,7 +34,9 @@ class ResultAccuracy:
         """
         tolerances = (self.atol, self.rtol, self.ulps)
         if min(tolerances) < 0 or (self.highest and any(tolerances)):
-            raise InvalidArgumentError(f"result_accuracy is either highest or tolerances >= 0, given {self}")
+            raise InvalidArgumentError(
+                codes.ACCURACY, f"result_accuracy is either highest or tolerances >= 0, given {self}"
+            )
         if self.highest:
             return "mode=highest"
         text = f"tolerance={{atol={self.atol:g},rtol={self.rtol:g},ulps={self.ulps}}}"

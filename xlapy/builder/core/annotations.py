@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from xlapy.base.arguments.checking import eager_class
+from xlapy.base.error_codes import attributes as attributes_codes
+from xlapy.base.error_codes import builder as codes
 from xlapy.base.errors import BuilderError, ParseError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
@@ -179,11 +181,14 @@ def as_sharding(given: ShardingLike) -> Sharding:
     if isinstance(given, Sharding):
         return given
     if not isinstance(given, str):
-        raise BuilderError(located(f"a sharding is a Sharding or its text, given {type(given).__name__} {given!r}"))
+        raise BuilderError(
+            codes.SHARDING_ARGUMENT,
+            located(f"a sharding is a Sharding or its text, given {type(given).__name__} {given!r}"),
+        )
     try:
         return Sharding.parse(given)
     except ParseError as error:
-        raise BuilderError(located(f"{given!r} is not a sharding: {error.message}")) from None
+        raise BuilderError(error.code, located(f"{given!r} is not a sharding: {error.message}")) from None
 
 
 def checked_attributes(attributes: Mapping[str, str]) -> Mapping[str, str]:
@@ -191,13 +196,21 @@ def checked_attributes(attributes: Mapping[str, str]) -> Mapping[str, str]:
     copy = dict(attributes)
     for key, value in copy.items():
         if not isinstance(key, str) or not isinstance(value, str):  # type: ignore[redundant-expr]
-            raise BuilderError(located(f"frontend attributes map strings to strings, given {key!r}: {value!r}"))
+            raise BuilderError(
+                codes.FRONTEND_ATTRIBUTES,
+                located(f"frontend attributes map strings to strings, given {key!r}: {value!r}"),
+            )
     try:
         again = read_frontend_attributes(HloCursor(frontend_attributes_text(copy)))
     except ParseError as error:
-        raise BuilderError(located(f"frontend attributes {copy} have no HLO text: {error.message}")) from None
+        raise BuilderError(
+            codes.FRONTEND_ATTRIBUTES, located(f"frontend attributes {copy} have no HLO text: {error.message}")
+        ) from None
     if again != copy:
-        raise BuilderError(located(f"frontend attributes {copy} would be read back from HLO text as {again}"))
+        raise BuilderError(
+            codes.FRONTEND_ATTRIBUTES,
+            located(f"frontend attributes {copy} would be read back from HLO text as {again}"),
+        )
     return copy
 
 
@@ -207,7 +220,7 @@ def checked_original_value(text: str) -> str:
     try:
         value = read_original_value(reader)
         if not reader.at_end():
-            reader.fail(f"expected its end, found {reader.describe_next()}")
+            reader.fail(attributes_codes.ATTRIBUTE_FORM, f"expected its end, found {reader.describe_next()}")
     except ParseError as error:
-        raise BuilderError(located(f"{text!r} is not an original value: {error.message}")) from None
+        raise BuilderError(error.code, located(f"{text!r} is not an original value: {error.message}")) from None
     return value

@@ -18,6 +18,8 @@ from operator import index
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Ints, Shape
@@ -35,7 +37,7 @@ def as_ints(what: str, values: Sequence[int]) -> Ints:
     try:
         return tuple([index(value) for value in values])
     except TypeError:
-        raise ShapeError(f"{what} takes a list of integers, given {values!r}") from None
+        raise ShapeError(codes.LIST_OF_INTEGERS, f"{what} takes a list of integers, given {values!r}") from None
 
 
 # -- values that are not XlaOps
@@ -73,8 +75,9 @@ def constants_like(builder: XlaBuilder, *values: Operand) -> list[XlaOp]:
     reference = given[0]
     if not reference.shape.is_array:
         raise ShapeError(
+            shared.ARRAY_OPERAND,
             f"takes arrays together with plain values, "
-            f"operand {reference.name} is {reference.shape.to_text(layout=False)}"
+            f"operand {reference.name} is {reference.shape.to_text(layout=False)}",
         )
     return [constant_of(builder, value, reference.element_type) for value in values]
 
@@ -103,9 +106,11 @@ def broadcast_shapes(name: str, lhs: Shape, rhs: Shape, broadcast_dimensions: In
     """Returns the dimension sizes of a binary op's result. Raises ShapeError if the operands are not compatible."""
     for side, shape in (("lhs", lhs), ("rhs", rhs)):
         if not shape.is_array:
-            raise ShapeError(f"{name} takes arrays, {side} is {shape.to_text(layout=False)}")
+            raise ShapeError(shared.ARRAY_OPERAND, f"{name} takes arrays, {side} is {shape.to_text(layout=False)}")
         if UNBOUNDED in shape.dimensions:
-            raise ShapeError(f"{name} takes bounded dimensions, {side} is {shape.to_text(layout=False)}")
+            raise ShapeError(
+                codes.STATIC_DIMENSIONS, f"{name} takes bounded dimensions, {side} is {shape.to_text(layout=False)}"
+            )
     if lhs.rank == rhs.rank:
         return _merge_equal_ranks(name, lhs, rhs, broadcast_dimensions)
     lower, higher = (lhs, rhs) if lhs.rank < rhs.rank else (rhs, lhs)
@@ -115,9 +120,10 @@ def broadcast_shapes(name: str, lhs: Shape, rhs: Shape, broadcast_dimensions: In
 def _merge_equal_ranks(name: str, lhs: Shape, rhs: Shape, broadcast_dimensions: Ints) -> Ints:
     if broadcast_dimensions and broadcast_dimensions != tuple(range(lhs.rank)):
         raise ShapeError(
+            codes.BROADCAST_DIMENSIONS,
             f"{name} of operands of equal rank, {lhs.to_text(layout=False)} "
             f"and {rhs.to_text(layout=False)}, takes no broadcast_dimensions "
-            f"(or the identity), given {list(broadcast_dimensions)}"
+            f"(or the identity), given {list(broadcast_dimensions)}",
         )
     return tuple([_merge_dimension(name, lhs, d, rhs, d) for d in range(lhs.rank)])
 
@@ -142,9 +148,9 @@ def _merge_dimension(name: str, left: Shape, i: int, right: Shape, j: int) -> in
         f"but dimension {j} of {right.to_text(layout=False)} has size {b}"
     )
     if a != 1 and b != 1:
-        raise ShapeError(f"{where}; they must be equal, or one of them 1")
+        raise ShapeError(codes.COMPATIBLE_SIZES, f"{where}; they must be equal, or one of them 1")
     if (left if a == 1 else right).dynamic_dimensions[i if a == 1 else j]:
-        raise ShapeError(f"{where}; a dimension of size 1 is repeated only if it is static")
+        raise ShapeError(codes.REPEATED_DIMENSION, f"{where}; a dimension of size 1 is repeated only if it is static")
     return b if a == 1 else a
 
 
@@ -153,25 +159,29 @@ def _check_mapping(name: str, lower: Shape, higher: Shape, broadcast_dimensions:
     if len(given) != lower.rank:
         if not given:
             raise ShapeError(
+                codes.BROADCAST_DIMENSIONS,
                 f"{name} of operands of different rank, {lower.to_text(layout=False)} "
                 f"and {higher.to_text(layout=False)}, needs broadcast_dimensions: "
                 f"for each dimension of {lower.to_text(layout=False)} the "
-                f"dimension of {higher.to_text(layout=False)} it matches"
+                f"dimension of {higher.to_text(layout=False)} it matches",
             )
         raise ShapeError(
+            codes.BROADCAST_DIMENSIONS,
             f"{name} needs {lower.rank} broadcast_dimensions, one per dimension of {lower.to_text(layout=False)} "
-            f"(the other operand is {higher.to_text(layout=False)}), given {given}"
+            f"(the other operand is {higher.to_text(layout=False)}), given {given}",
         )
     for dimension in given:
         if not 0 <= dimension < higher.rank:
             raise ShapeError(
+                shared.DIMENSION_NUMBER,
                 f"{name}: broadcast_dimensions {given} name dimension {dimension}, "
-                f"but {higher.to_text(layout=False)} has rank {higher.rank}"
+                f"but {higher.to_text(layout=False)} has rank {higher.rank}",
             )
     if any(a >= b for a, b in pairwise(given)):
         raise ShapeError(
+            codes.ASCENDING_BROADCAST,
             f"{name}: broadcast_dimensions must be strictly increasing, "
-            f"given {given} for {lower.to_text(layout=False)} onto {higher.to_text(layout=False)}"
+            f"given {given} for {lower.to_text(layout=False)} onto {higher.to_text(layout=False)}",
         )
 
 

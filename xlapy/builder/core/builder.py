@@ -15,7 +15,8 @@ from typing import Literal, NoReturn
 
 from xlapy.base.arguments.checking import checked_class, eager_arguments
 from xlapy.base.arguments.copying import not_copied
-from xlapy.base.error_codes.code import UNCLASSIFIED, ErrorCode
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import BuilderError, InvalidArgumentError, ShapeError, VerificationError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -138,6 +139,7 @@ class XlaBuilder(Annotated):
         if not self.is_constant(root):
             fail(
                 "build_constant_sub_graph",
+                codes.CONSTANT_VALUE,
                 f"{root.name} {root.shape.to_text(layout=False)} depends on how the program is run",
             )
         name = f"{self.name}_compute_constant"
@@ -158,7 +160,7 @@ class XlaBuilder(Annotated):
         """
         self._check_open("set_up_alias")
         if kind not in ("may", "must"):
-            fail("set_up_alias", f"kind is 'may' or 'must', given {kind!r}")
+            fail("set_up_alias", codes.NAMED_CHOICE, f"kind is 'may' or 'must', given {kind!r}")
         path = tuple(map(index, output_index))
         alias = Alias(path, index(parameter_number), tuple(map(index, parameter_index)), kind == "must")
         self._aliases.append(alias)
@@ -261,16 +263,19 @@ class XlaBuilder(Annotated):
 
     def _check_open(self, name: str) -> None:
         if self._finished:
-            fail(name, f"builder {self.name} is finished; no op can be added after build()")
+            fail(name, codes.OPEN_BUILDER, f"builder {self.name} is finished; no op can be added after build()")
 
     def _check_owned(self, name: str, operand: XlaOp) -> None:
         if not isinstance(operand, XlaOp):
             fail(
-                name, f"takes XlaOps, given {type(operand).__name__} {operand!r}; ops.constant creates one from a value"
+                name,
+                codes.OPERAND_KIND,
+                f"takes XlaOps, given {type(operand).__name__} {operand!r}; ops.constant creates one from a value",
             )
         if operand.builder is not self:
             fail(
                 name,
+                codes.OWN_OPERANDS,
                 f"operand {operand.instruction.name} {operand.shape.to_text(layout=False)} "
                 f"belongs to builder {operand.builder.name}, "
                 f"not to {self.name}; pass it in as a parameter",
@@ -284,7 +289,7 @@ class XlaBuilder(Annotated):
         try:
             self._annotations.check(shape)
         except ShapeError as error:
-            fail(name, f"cannot have the sharding that is set: {error}")
+            fail(name, error.code, f"cannot have the sharding that is set: {error.message}")
 
     def _write_aliases(self) -> None:
         config = self._module.config
@@ -293,20 +298,24 @@ class XlaBuilder(Annotated):
         try:
             verify_aliases(self._module)
         except VerificationError as error:
-            fail("build", str(error))
+            fail("build", error.code, error.message)
 
     def _root(self, name: str, root: XlaOp | None) -> Instruction:
         if root is not None:
             self._check_owned(name, root)
             return root.instruction
         if self._last is None:
-            fail(name, f"builder {self.name} has no ops, so it has no root")
+            fail(name, codes.BUILT_ROOT, f"builder {self.name} has no ops, so it has no root")
         return self._last
 
     def _check_parameters(self, name: str) -> None:
         numbers = [p.parameter_number for p in self._computation.parameters]
         if numbers != list(range(len(numbers))):
-            fail(name, f"parameters of builder {self.name} must be numbered 0 to {len(numbers) - 1}, found {numbers}")
+            fail(
+                name,
+                codes.BUILT_PARAMETERS,
+                f"parameters of builder {self.name} must be numbered 0 to {len(numbers) - 1}, found {numbers}",
+            )
 
     def _undo(self, length: int, last: Instruction | None) -> None:
         """Removes the instructions after the first `length`, and the computations that only they called."""
@@ -346,7 +355,11 @@ class Transaction:
 
 def _check_computation(name: str, computation: XlaComputation) -> None:
     if not isinstance(computation, XlaComputation):
-        fail(name, f"calls an XlaComputation, given {type(computation).__name__}; build() creates one")
+        fail(
+            name,
+            codes.OPERAND_KIND,
+            f"calls an XlaComputation, given {type(computation).__name__}; build() creates one",
+        )
 
 
 def _judged(
@@ -396,14 +409,12 @@ def builder_of(name: str, operands: Sequence[object]) -> XlaBuilder:
     found = next((operand for operand in operands if isinstance(operand, XlaOp)), None)
     if found is None:
         given = ", ".join(type(operand).__name__ for operand in operands) or "nothing"
-        fail(name, f"needs an XlaOp among its operands, given {given}")
+        fail(name, codes.OPERAND_KIND, f"needs an XlaOp among its operands, given {given}")
     return found.builder
 
 
-def fail(name: str, code: ErrorCode | str, message: str | None = None) -> NoReturn:
+def fail(name: str, code: ErrorCode, message: str) -> NoReturn:
     """Raises `BuilderError` with the message `model.py:12: name: message`."""
-    if message is None:
-        code, message = UNCLASSIFIED, code
     raise BuilderError(code, located(f"{name}: {message}"))
 
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import builder as codes
 from xlapy.base.errors import InvalidArgumentError
 
 
@@ -46,7 +47,7 @@ def channel_number(channel: Channel | None) -> int | None:
 
 def _checked(number: int) -> int:
     if number < 1:
-        raise InvalidArgumentError(f"channel numbers count from 1, given {number}")
+        raise InvalidArgumentError(codes.CHANNEL_HANDLE, f"channel numbers count from 1, given {number}")
     return number
 
 
@@ -56,5 +57,7 @@ def transfer_number(channel: Channel, needed: ChannelType) -> int:
     """
     handle = channel if isinstance(channel, ChannelHandle) else ChannelHandle(channel, needed)
     if handle.type is not needed:
-        raise InvalidArgumentError(f"takes a {needed.value} channel, channel {handle.handle} is {handle.type.value}")
+        raise InvalidArgumentError(
+            codes.CHANNEL_HANDLE, f"takes a {needed.value} channel, channel {handle.handle} is {handle.type.value}"
+        )
     return _checked(handle.handle)

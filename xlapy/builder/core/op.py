@@ -15,6 +15,7 @@ import numpy as np
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.arguments.copying import not_copied
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import builder as codes
 from xlapy.base.errors import BuilderError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -195,7 +196,9 @@ class XlaOp:
 
     def _unknown(self, what: str) -> NoReturn:
         described = f"{self.instruction.name} {self.shape.to_text(layout=False)}"
-        raise BuilderError(located(f"{described} has no value before the program runs, so it has no {what}"))
+        raise BuilderError(
+            codes.RUN_TIME_VALUE, located(f"{described} has no value before the program runs, so it has no {what}")
+        )
 
     # -- indexing and element types
 
@@ -204,7 +207,9 @@ class XlaOp:
         if self.shape.is_tuple:
             return len(self.shape.tuple_shapes)
         if not self.shape.rank:
-            raise BuilderError(located(f"{self.instruction.name} {self.shape.to_text(layout=False)} has no length"))
+            raise BuilderError(
+                codes.LENGTH, located(f"{self.instruction.name} {self.shape.to_text(layout=False)} has no length")
+            )
         return self.shape.dimensions[0]
 
     def __getitem__(self, index: Any) -> XlaOp:

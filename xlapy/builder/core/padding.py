@@ -11,6 +11,9 @@ from enum import Enum
 from operator import index
 from typing import TypeAlias
 
+from xlapy.base.error_codes import attributes as attributes_codes
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.opcodes.attributes.dimensions import dilated, same_padding
 
@@ -44,13 +47,16 @@ def make_padding(
     strides = list(window_strides) or [1] * len(window_dimensions)
     if not len(input_dimensions) == len(window_dimensions) == len(strides):
         raise ShapeError(
+            shared.ENTRY_PER_DIMENSION,
             f"padding {chosen.value} takes one input size, window size and stride per dimension, given "
-            f"{list(input_dimensions)}, {list(window_dimensions)} and {strides}"
+            f"{list(input_dimensions)}, {list(window_dimensions)} and {strides}",
         )
     for what, values in (("size", window_dimensions), ("stride", strides)):
         for dimension, value in enumerate(values):
             if value < 1:
-                raise ShapeError(f"window dimension {dimension} has a non-positive {what}: {value}")
+                raise ShapeError(
+                    attributes_codes.WINDOW_POSITIVE, f"window dimension {dimension} has a non-positive {what}: {value}"
+                )
     if chosen is Padding.VALID:
         return ((0, 0),) * len(window_dimensions)
     return tuple(map(same_padding, input_dimensions, window_dimensions, strides))
@@ -67,11 +73,15 @@ def _short_hand(padding: Padding | str) -> Padding:
     try:
         return Padding(padding)
     except ValueError:
-        raise ShapeError(f"padding is SAME, VALID or a list of (low, high) pairs, given {padding!r}") from None
+        raise ShapeError(
+            codes.PADDING_FORM, f"padding is SAME, VALID or a list of (low, high) pairs, given {padding!r}"
+        ) from None
 
 
 def _pairs(padding: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     try:
         return tuple([(index(low), index(high)) for low, high in padding])
     except (TypeError, ValueError):
-        raise ShapeError(f"padding is SAME, VALID or a list of (low, high) pairs, given {padding!r}") from None
+        raise ShapeError(
+            codes.PADDING_FORM, f"padding is SAME, VALID or a list of (low, high) pairs, given {padding!r}"
+        ) from None

@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from xlapy.base.element_types import F32, F64
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.builder import elementwise, movement, sources
 from xlapy.builder.core.op import XlaOp
@@ -22,7 +23,10 @@ def in_f32(function: Function) -> Function:
     def computed(*operands: XlaOp) -> XlaOp:
         kind = operands[0].element_type
         if not kind.is_floating:
-            raise ShapeError(f"{function.__name__} takes real numbers, given {operands[0].shape.to_text(layout=False)}")
+            raise ShapeError(
+                shared.ELEMENT_TYPE,
+                f"{function.__name__} takes real numbers, given {operands[0].shape.to_text(layout=False)}",
+            )
         if kind in (F32, F64):
             return function(*operands)
         wide = [elementwise.convert_element_type(operand, F32) for operand in operands]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from xlapy.base.element_types import U8, U16, U32, U64
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.builder import elementwise as e
 from xlapy.builder.core.op import XlaOp
@@ -18,7 +19,9 @@ def next_after(x: XlaOp, y: XlaOp) -> XlaOp:
     NaN."""
     kind = x.element_type
     if not kind.is_floating or kind.bits not in _PATTERNS:
-        raise ShapeError(f"next_after takes real numbers of 8 to 64 bits, given {x.shape.to_text(layout=False)}")
+        raise ShapeError(
+            shared.ELEMENT_TYPE, f"next_after takes real numbers of 8 to 64 bits, given {x.shape.to_text(layout=False)}"
+        )
     patterns = _PATTERNS[kind.bits]
     sign_bit = 1 << (kind.bits - 1)
     from_bits, to_bits = (e.bitcast_convert_type(each, patterns) for each in (x, y))
