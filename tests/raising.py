@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import pytest
 
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import XlaError
+
+Wanted: TypeAlias = tuple[ErrorCode, *tuple[str, ...]]
+"""What an error has to have: its code, and the values that its message names."""
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Helpers for testing shape rules in one line: shapes and program shapes as text, attributes as keywords.
 
-`inferred(op, "f32[2]", k=3)` returns the text of the inferred shape; `refusal` returns the message of the error.
+`inferred(op, "f32[2]", k=3)` returns the text of the inferred shape; `refused` checks the code and values of the error.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
+from tests.raising import Wanted, raises
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape
@@ -37,14 +36,15 @@ def accepts(op: OpDef, shape: str, *operands: str, calls: Sequence[str] = (), **
     return True
 
 
-def refusal(op: OpDef, shape: str | None, *operands: str, calls: Sequence[str] = (), **attributes: Any) -> str:
-    """Returns the message of the error, for inference (`shape` is None) or for the declared shape."""
-    with pytest.raises(ShapeError) as caught:
+def refused(
+    wanted: Wanted, op: OpDef, shape: str | None, *operands: str, calls: Sequence[str] = (), **attributes: Any
+) -> None:
+    """Checks that inference (`shape` is None) or the check of the declared shape raises the wanted error."""
+    with raises(ShapeError, *wanted):
         if shape is None:
             inferred(op, *operands, calls=calls, **attributes)
         else:
             accepts(op, shape, *operands, calls=calls, **attributes)
-    return str(caught.value)
 
 
 def field(op: OpDef, key: str) -> Field:

@@ -10,8 +10,12 @@ import ml_dtypes
 import pytest
 
 from tests import xla_reference
-from tests.opcodes.rules import accepts, inferred, read, refusal, rewritten, written
+from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, written
+from tests.raising import Wanted, raises
 from xlapy.base.element_types import ALL_TYPES, ARRAY_TYPES, PRED, PrimitiveType
+from xlapy.base.error_codes import attributes as attributes_codes
+from xlapy.base.error_codes import contraction as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -85,50 +89,66 @@ def test_dot_takes_any_declared_element_type(element_type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "operands", "attributes", "message"),
+    ("shape", "operands", "attributes", "wanted"),
     [
-        (None, ("f32[2,3]", "token[]"), MATMUL, "dot takes arrays, operand 1 is token[]"),
+        (None, ("f32[2,3]", "token[]"), MATMUL, (shared.ARRAY_OPERAND, "operand 1", "token[]")),
         (
             None,
             ("f32[2,3]", "f32[2,4]"),
             MATMUL,
-            "dot: contracting pair 0 has sizes 3 (lhs dimension 1 of f32[2,3]) and 2 (rhs dimension 0 of f32[2,4])",
+            (
+                codes.DOT_PAIR_SIZES,
+                "contracting pair 0",
+                "sizes 3",
+                "lhs dimension 1",
+                "f32[2,3]",
+                "rhs dimension 0",
+                "f32[2,4]",
+            ),
         ),
         (
             None,
             ("f32[5,2,3]", "f32[6,3,4]"),
             BATCHED,
-            "dot: batch pair 0 has sizes 5 (lhs dimension 0 of f32[5,2,3]) and 6 (rhs dimension 0 of f32[6,3,4])",
+            (
+                codes.DOT_PAIR_SIZES,
+                "batch pair 0",
+                "sizes 5",
+                "lhs dimension 0",
+                "f32[5,2,3]",
+                "rhs dimension 0",
+                "f32[6,3,4]",
+            ),
         ),
         (
             None,
             ("f32[2,3]", "f32[3,4]"),
             {"lhs_contracting_dims": (1,)},
-            "dot pairs contracting dimensions one to one, given [1] of lhs f32[2,3] and [] of rhs f32[3,4]",
+            (codes.DOT_PAIRED_DIMENSIONS, "[1]", "lhs", "f32[2,3]", "[]", "rhs", "f32[3,4]"),
         ),
         (
             None,
             ("f32[2,3]", "f32[3,4]"),
             {"lhs_batch_dims": (1,)},
-            "dot pairs batch dimensions one to one, given [1] of lhs f32[2,3] and [] of rhs f32[3,4]",
+            (codes.DOT_PAIRED_DIMENSIONS, "[1]", "lhs", "f32[2,3]", "[]", "rhs", "f32[3,4]"),
         ),
         (
             None,
             ("f32[2,3]", "f32[3,4]"),
             {"lhs_contracting_dims": (2,), "rhs_contracting_dims": (0,)},
-            "dot: lhs contracting dimension 2 is out of bounds for f32[2,3] of rank 2",
+            (shared.DIMENSION_NUMBER, "lhs contracting dimension 2", "f32[2,3]", "rank 2"),
         ),
         (
             None,
             ("f32[2,3]", "f32[3,4]"),
             {"lhs_batch_dims": (0,), "rhs_batch_dims": (-1,)},
-            "dot: rhs batch dimension -1 is out of bounds for f32[3,4] of rank 2",
+            (shared.DIMENSION_NUMBER, "rhs batch dimension -1", "f32[3,4]", "rank 2"),
         ),
         (
             None,
             ("f32[3,3]", "f32[3,3]"),
             {"lhs_contracting_dims": (0, 0), "rhs_contracting_dims": (0, 1)},
-            "dot: lhs dimensions must be distinct, given batch [] and contracting [0, 0] of f32[3,3]",
+            (codes.DOT_DISTINCT_DIMENSIONS, "lhs", "[]", "[0, 0]", "f32[3,3]"),
         ),
         (
             None,
@@ -139,30 +159,30 @@ def test_dot_takes_any_declared_element_type(element_type: str) -> None:
                 "rhs_batch_dims": (1,),
                 "rhs_contracting_dims": (1,),
             },
-            "dot: rhs dimensions must be distinct, given batch [1] and contracting [1] of f32[3,3]",
+            (codes.DOT_DISTINCT_DIMENSIONS, "rhs", "[1]", "f32[3,3]"),
         ),
         (
             None,
             ("f8e4m3[3]", "f8e4m3fnuz[3]"),
             {},
-            "neither f8e4m3 nor f8e4m3fnuz is the more precise type; convert one of the operands",
+            (codes.DOT_PRECISION_ORDER, "f8e4m3", "f8e4m3fnuz"),
         ),
-        ("f32[4,2]", ("f32[2,3]", "f32[3,4]"), MATMUL, "dot has shape f32[2,4], declared f32[4,2]"),
-        ("(f32[2,4])", ("f32[2,3]", "f32[3,4]"), MATMUL, "dot returns an array, declared (f32[2,4])"),
+        ("f32[4,2]", ("f32[2,3]", "f32[3,4]"), MATMUL, (shared.RESULT_SHAPE, "f32[2,4]", "f32[4,2]")),
+        ("(f32[2,4])", ("f32[2,3]", "f32[3,4]"), MATMUL, (codes.DOT_ARRAY_RESULT, "(f32[2,4])")),
         (
             "f32[2,4]",
             ("c64[2,3]", "f32[3,4]"),
             MATMUL,
-            "dot of complex c64[2,3] has a complex result, declared f32[2,4]",
+            (codes.DOT_COMPLEX_RESULT, "c64[2,3]", "f32[2,4]"),
         ),
     ],
 )
-def test_dot_refuses(shape: str | None, operands: tuple[str, ...], attributes: dict[str, Any], message: str) -> None:
-    assert refusal(DOT, shape, *operands, **attributes) == message
+def test_dot_refuses(shape: str | None, operands: tuple[str, ...], attributes: dict[str, Any], wanted: Wanted) -> None:
+    refused(wanted, DOT, shape, *operands, **attributes)
 
 
 def test_dot_takes_two_operands() -> None:
-    assert refusal(DOT, None, "f32[2]") == "dot takes 2 operands, given 1"
+    refused((shared.OPERAND_COUNT, "2", "1"), DOT, None, "f32[2]")
 
 
 def test_declared_element_type_settles_a_tie_of_types() -> None:
@@ -220,7 +240,7 @@ def test_every_algorithm_is_read_and_known_to_xla(algorithm: Algorithm) -> None:
 def test_precision_list() -> None:
     assert read(DOT, "operand_precision", "{high, highest}") == (Precision.HIGH, Precision.HIGHEST)
     assert rewritten(DOT, "operand_precision", "{ default,high }") == "{default,high}"
-    with pytest.raises(ParseError, match=r"expected one of default, high, highest.*; found 'low'"):
+    with raises(ParseError, attributes_codes.ATTRIBUTE_WORD, "'low'"):
         read(DOT, "operand_precision", "{low}")
 
 
@@ -256,7 +276,7 @@ def test_higher_precision_type_is_that_of_xla() -> None:
 
 @pytest.mark.parametrize(("a", "b"), [("f8e4m3", "f8e4m3fnuz"), ("f8e5m2", "f8e5m2fnuz"), ("pred", "u1")])
 def test_types_of_equal_rank(a: str, b: str) -> None:
-    with pytest.raises(ShapeError, match=f"neither {a} nor {b} is the more precise type"):
+    with raises(ShapeError, codes.DOT_PRECISION_ORDER, f"{a}", f"{b}"):
         higher_precision_type(PrimitiveType.from_text(a), PrimitiveType.from_text(b))
 
 
@@ -319,77 +339,82 @@ def test_ragged_modes_and_prefixes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operands", "attributes", "message"),
+    ("operands", "attributes", "wanted"),
     [
-        (("f32[5,2,3]", "f32[5,3,4]", "s32[7]"), BATCHED, "ragged-dot takes one ragged dimension of lhs, given []"),
+        (("f32[5,2,3]", "f32[5,3,4]", "s32[7]"), BATCHED, (codes.RAGGED_DIMENSION, "lhs", "[]")),
         (
             ("f32[5,2,3]", "f32[5,3,4]", "s32[7]"),
             BATCHED | {"lhs_ragged_dims": (0, 1)},
-            "ragged-dot takes one ragged dimension of lhs, given [0, 1]",
+            (codes.RAGGED_DIMENSION, "lhs", "[0, 1]"),
         ),
         (
             ("f32[5,2,3]", "f32[5,3,4]", "s32[7]"),
             BATCHED | {"lhs_ragged_dims": (3,)},
-            "ragged-dot: lhs ragged dimension 3 is out of bounds for f32[5,2,3] of rank 3",
+            (shared.DIMENSION_NUMBER, "lhs ragged dimension 3", "f32[5,2,3]", "rank 3"),
         ),
-        (("f32[5,2,3]", "f32[7,5,3,4]", "f32[7]"), FREE, "ragged-dot takes integer group sizes, given f32[7]"),
+        (("f32[5,2,3]", "f32[7,5,3,4]", "f32[7]"), FREE, (codes.GROUP_SIZES_TYPE, "f32[7]")),
         (
             ("f32[5,2,3]", "f32[7,5,3,4]", "s32[4,7]"),
             FREE,
-            "ragged-dot takes group sizes of dimensions [g] or [5,g] for lhs f32[5,2,3], given s32[4,7]",
+            (codes.GROUP_SIZES_DIMENSIONS, "[g]", "[5,g]", "lhs", "f32[5,2,3]", "s32[4,7]"),
         ),
         (
             ("f32[5,2,3]", "f32[7,5,3,4]", "s32[]"),
             FREE,
-            "ragged-dot takes group sizes of dimensions [g] or [5,g] for lhs f32[5,2,3], given s32[]",
+            (codes.GROUP_SIZES_DIMENSIONS, "[g]", "[5,g]", "lhs", "f32[5,2,3]", "s32[]"),
         ),
         (
             ("f32[5,2,3]", "f32[7,5,3,4]", "s32[6]"),
             FREE,
-            "ragged-dot has 6 groups (s32[6]), rhs dimension 0 of f32[7,5,3,4] has size 7",
+            (codes.GROUP_COUNT, "(s32[6])", "rhs dimension 0", "f32[7,5,3,4]", "size 7"),
         ),
         (
             ("f32[5,2,3]", "f32[7,5,3,4]", "s32[7]"),
             FREE | {"rhs_group_dims": ()},
-            "ragged-dot with a free ragged dimension takes 1 rhs group dimensions, given []",
+            (codes.GROUP_DIMENSION, "rhs", "[]"),
         ),
         (
             ("f32[5,2,3]", "f32[7,5,3,4]", "s32[7]"),
             FREE | {"rhs_group_dims": (4,)},
-            "ragged-dot: rhs group dimension 4 is out of bounds for f32[7,5,3,4] of rank 4",
+            (shared.DIMENSION_NUMBER, "rhs group dimension 4", "f32[7,5,3,4]", "rank 4"),
         ),
         (
             ("f32[5,2,3]", "f32[7,5,3,4]", "s32[7]"),
             FREE | {"rhs_group_dims": (1,)},
-            "ragged-dot: rhs group dimension 1 of f32[7,5,3,4] is also a batch or contracting dimension",
+            (codes.GROUP_DIMENSION_FREE, "rhs group dimension 1", "f32[7,5,3,4]"),
         ),
         (
             ("f32[5,2,3]", "f32[5,3,4]", "s32[7]"),
             CONTRACTING | {"rhs_group_dims": (2,)},
-            "ragged-dot with a contracting ragged dimension takes 0 rhs group dimensions, given [2]",
+            (codes.GROUP_DIMENSION, "rhs", "[2]"),
         ),
         (
             ("f32[5,2,3]", "f32[5,3,4]", "s32[7]"),
             BATCH | {"rhs_group_dims": (2,)},
-            "ragged-dot with a batch ragged dimension takes 0 rhs group dimensions, given [2]",
+            (codes.GROUP_DIMENSION, "rhs", "[2]"),
         ),
         (
             ("f32[5,2,3]", "f32[5,4,4]", "s32[7]"),
             BATCH,
-            "ragged-dot: contracting pair 0 has sizes 3 (lhs dimension 2 of f32[5,2,3]) "
-            "and 4 (rhs dimension 1 of f32[5,4,4])",
+            (
+                codes.DOT_PAIR_SIZES,
+                "contracting pair 0",
+                "sizes 3",
+                "lhs dimension 2",
+                "f32[5,2,3]",
+                "rhs dimension 1",
+                "f32[5,4,4]",
+            ),
         ),
     ],
 )
-def test_ragged_dot_refuses(operands: tuple[str, ...], attributes: dict[str, Any], message: str) -> None:
-    assert refusal(RAGGED_DOT, None, *operands, **attributes) == message
+def test_ragged_dot_refuses(operands: tuple[str, ...], attributes: dict[str, Any], wanted: Wanted) -> None:
+    refused(wanted, RAGGED_DOT, None, *operands, **attributes)
 
 
 def test_ragged_dot_judges_the_declared_shape() -> None:
     operands = ("f32[5,2,3]", "f32[5,3,4]", "s32[7]")
-    assert refusal(RAGGED_DOT, "f32[5,2,4]", *operands, **CONTRACTING) == (
-        "ragged-dot has shape f32[7,5,2,4], declared f32[5,2,4]"
-    )
+    refused((shared.RESULT_SHAPE, "f32[7,5,2,4]", "f32[5,2,4]"), RAGGED_DOT, "f32[5,2,4]", *operands, **CONTRACTING)
 
 
 # -- scaled dot
@@ -410,45 +435,53 @@ def test_scaled_dot_infers(operands: tuple[str, ...], result: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operands", "attributes", "message"),
+    ("operands", "attributes", "wanted"),
     [
         (
             ("f32[4,32]", "f32[32,5]", "f32[]", "f32[]"),
             MATMUL,
-            "scaled-dot needs a scale that is not a scalar, given f32[] and f32[]",
+            (codes.SCALE_GIVEN, "f32[]"),
         ),
         (
             ("f32[4,32]", "f32[32,5]", "f32[4]", "f32[1,5]"),
             MATMUL,
-            "scaled-dot takes a lhs scale of the rank of f32[4,32], given f32[4]",
+            (codes.SCALE_RANK, "lhs", "f32[4,32]", "f32[4]"),
         ),
         (
             ("f32[4,32]", "f32[32,5]", "f32[4,1]", "f32[]"),
             MATMUL,
-            "scaled-dot takes a rhs scale of the rank of f32[32,5], given f32[]",
+            (codes.SCALE_RANK, "rhs", "f32[32,5]", "f32[]"),
         ),
         (
             ("f32[4,32]", "f32[32,5]", "f32[4,3]", "f32[1,5]"),
             MATMUL,
-            "scaled-dot: lhs dimension 1 of f32[4,32] has size 32, not a multiple of the size 3 of its scale f32[4,3]",
+            (codes.SCALE_BLOCKS, "lhs dimension 1", "f32[4,32]", "size 32", "size 3", "f32[4,3]"),
         ),
         (
             ("f32[4,32]", "f32[32,5]", "f32[4,1]", "f32[0,5]"),
             MATMUL,
-            "scaled-dot: rhs dimension 0 of f32[32,5] has size 32, not a multiple of the size 0 of its scale f32[0,5]",
+            (codes.SCALE_BLOCKS, "rhs dimension 0", "f32[32,5]", "size 32", "size 0", "f32[0,5]"),
         ),
         (
             ("f32[4,2,2]", "f32[2,2,5]", "f32[1,1,1]", "f32[1,1,1]"),
             {"lhs_contracting_dims": (1, 2), "rhs_contracting_dims": (0, 1)},
-            "scaled-dot contracts one dimension of a scaled operand, given lhs [1, 2] of f32[4,2,2]",
+            (codes.SCALED_CONTRACTION, "lhs", "[1, 2]", "f32[4,2,2]"),
         ),
         (
             ("f32[4,31]", "f32[32,5]", "f32[4,1]", "f32[1,5]"),
             MATMUL,
-            "scaled-dot: contracting pair 0 has sizes 31 (lhs dimension 1 of f32[4,31]) "
-            "and 32 (rhs dimension 0 of f32[32,5])",
+            (
+                codes.DOT_PAIR_SIZES,
+                "contracting pair 0",
+                "sizes 31",
+                "lhs dimension 1",
+                "f32[4,31]",
+                "32",
+                "rhs dimension 0",
+                "f32[32,5]",
+            ),
         ),
     ],
 )
-def test_scaled_dot_refuses(operands: tuple[str, ...], attributes: dict[str, Any], message: str) -> None:
-    assert refusal(SCALED_DOT, None, *operands, **attributes) == message
+def test_scaled_dot_refuses(operands: tuple[str, ...], attributes: dict[str, Any], wanted: Wanted) -> None:
+    refused(wanted, SCALED_DOT, None, *operands, **attributes)

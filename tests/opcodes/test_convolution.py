@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from tests import xla_reference
-from tests.opcodes.rules import accepts, inferred, read, refusal, rewritten, written
+from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, written
+from tests.raising import Wanted, raises
+from xlapy.base.error_codes import attributes as attributes_codes
+from xlapy.base.error_codes import contraction as contraction_codes
+from xlapy.base.error_codes import convolution as codes
+from xlapy.base.error_codes import movement as movement_codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ParseError
 from xlapy.opcodes.attributes.dimensions import ConvDimensions, Precision, Window
 from xlapy.opcodes.contraction import Algorithm
@@ -72,161 +78,157 @@ X, K = "f32[2,3,8]", "f32[4,3,3]"
 
 
 @pytest.mark.parametrize(
-    ("lhs", "rhs", "given", "message"),
+    ("lhs", "rhs", "given", "wanted"),
     [
-        ("token[]", K, attributes("size=3"), "convolution takes arrays, lhs is token[]"),
-        (X, "(f32[4,3,3])", attributes("size=3"), "convolution takes a sparse rhs as a tuple of 2, given (f32[4,3,3])"),
+        ("token[]", K, attributes("size=3"), (shared.ARRAY_OPERAND, "lhs", "token[]")),
+        (X, "(f32[4,3,3])", attributes("size=3"), (codes.SPARSE_KERNEL, "rhs", "(f32[4,3,3])")),
         (
             "f32[2,3]",
             K,
             attributes("size=3"),
-            "convolution with 1 spatial dimensions takes lhs of rank 3, given f32[2,3]",
+            (codes.CONVOLUTION_RANK, "lhs", "rank 3", "f32[2,3]"),
         ),
         (
             X,
             "f32[4,3,3,1]",
             attributes("size=3"),
-            "convolution with 1 spatial dimensions takes rhs of rank 3, given f32[4,3,3,1]",
+            (codes.CONVOLUTION_RANK, "rhs", "rank 3", "f32[4,3,3,1]"),
         ),
-        (X, K, attributes("size=3x3"), "convolution has 1 input spatial dimensions (bf0_oi0->bf0), its window has 2"),
-        (X, K, attributes(""), "convolution has 1 input spatial dimensions (bf0_oi0->bf0), its window has 0"),
+        (X, K, attributes("size=3x3"), (codes.SPATIAL_DIMENSIONS, "(bf0_oi0->bf0)")),
+        (X, K, attributes(""), (codes.SPATIAL_DIMENSIONS, "(bf0_oi0->bf0)")),
         (
             X,
             K,
             attributes("size=3", "bf0_oi01->bf0"),
-            "convolution has 1 input spatial dimensions (bf0_oi01->bf0), its kernel has 2",
+            (codes.SPATIAL_DIMENSIONS, "(bf0_oi01->bf0)"),
         ),
         (
             X,
             K,
             attributes("size=3", "bf0_oi0->bf"),
-            "convolution has 1 input spatial dimensions (bf0_oi0->bf), its output has 0",
+            (codes.SPATIAL_DIMENSIONS, "(bf0_oi0->bf)"),
         ),
         (
             X,
             K,
             attributes("size=3", "b?f0_oi0->bf0"),
-            "convolution: the input dimensions must be 0 to 2, each once, b?f0_oi0->bf0 gives [0, 2, 3]",
+            (codes.CONVOLUTION_LABELS, "b?f0_oi0->bf0", "[0, 2, 3]"),
         ),
         (
             X,
             K,
             attributes("size=3", "bf0_o?i0->bf0"),
-            "convolution: the kernel dimensions must be 0 to 2, each once, bf0_o?i0->bf0 gives [2, 0, 3]",
+            (codes.CONVOLUTION_LABELS, "bf0_o?i0->bf0", "[2, 0, 3]"),
         ),
         (
             X,
             K,
             attributes("size=3", "bf0_oi0->b?f0"),
-            "convolution: the output dimensions must be 0 to 2, each once, bf0_oi0->b?f0 gives [0, 2, 3]",
+            (codes.CONVOLUTION_LABELS, "bf0_oi0->b?f0", "[0, 2, 3]"),
         ),
         (
             X,
             K,
             attributes("size=3", feature_group_count=0),
-            "convolution needs a positive feature_group_count, given 0",
+            (codes.GROUP_COUNTS, "feature_group_count"),
         ),
-        (X, K, attributes("size=3", batch_group_count=-2), "convolution needs a positive batch_group_count, given -2"),
+        (X, K, attributes("size=3", batch_group_count=-2), (codes.GROUP_COUNTS, "batch_group_count")),
         (
             X,
             K,
             attributes("size=3", feature_group_count=3, batch_group_count=2),
-            (
-                "convolution takes feature groups or batch groups, not both; "
-                "given feature_group_count 3 and batch_group_count 2"
-            ),
+            ((codes.GROUP_COUNTS, "feature_group_count 3", "batch_group_count 2")),
         ),
         (
             X,
             "f32[5,3,3]",
             attributes("size=3", batch_group_count=2),
-            "convolution: kernel output feature size 5 of f32[5,3,3] is not a multiple of batch_group_count 2",
+            (codes.GROUP_COUNT_DIVIDES, "feature size 5", "f32[5,3,3]", "batch_group_count 2"),
         ),
         (
             X,
             "f32[4,1,3]",
             attributes("size=3", feature_group_count=3),
-            "convolution: kernel output feature size 4 of f32[4,1,3] is not a multiple of feature_group_count 3",
+            (codes.GROUP_COUNT_DIVIDES, "feature size 4", "f32[4,1,3]", "feature_group_count 3"),
         ),
         (
             "f32[3,3,8]",
             K,
             attributes("size=3", batch_group_count=2),
-            "convolution: input batch size 3 of f32[3,3,8] is not a multiple of batch_group_count 2",
+            (codes.GROUP_COUNT_DIVIDES, "batch size 3", "f32[3,3,8]", "batch_group_count 2"),
         ),
         (
             X,
             "f32[4,1,3]",
             attributes("size=3", feature_group_count=2),
-            "convolution: input feature size 3 of f32[2,3,8] is not a multiple of feature_group_count 2",
+            (codes.GROUP_COUNT_DIVIDES, "feature size 3", "f32[2,3,8]", "feature_group_count 2"),
         ),
         (
             X,
             "f32[4,2,3]",
             attributes("size=3"),
-            "convolution: the kernel takes 2 input features (f32[4,2,3]), the input has 3 (f32[2,3,8]) "
-            "in 1 feature groups",
+            (codes.INPUT_FEATURES, "(f32[4,2,3])", "(f32[2,3,8])"),
         ),
         (
             X,
             K,
             attributes("size=3", sparsity_config=SparsityConfig(rhs=TensorSparsity(2, 4))),
-            "convolution takes 1xN sparsity, given 2x4",
+            (codes.SPARSE_KERNEL, "1xN", "2x4"),
         ),
         (
             X,
             K,
             attributes("size=2"),
-            "convolution: window sizes [2] differ from the spatial sizes [3] of the kernel f32[4,3,3]",
+            (codes.KERNEL_WINDOW, "[2]", "[3]", "f32[4,3,3]"),
         ),
-        (X, "f32[4,3,0]", attributes("size=0"), "convolution: window dimension 0 has a non-positive size: 0"),
-        (X, K, attributes("size=3 stride=0"), "convolution: window dimension 0 has a non-positive stride: 0"),
+        (X, "f32[4,3,0]", attributes("size=0"), (attributes_codes.WINDOW_POSITIVE, "window dimension 0")),
+        (X, K, attributes("size=3 stride=0"), (attributes_codes.WINDOW_POSITIVE, "window dimension 0")),
         (
             X,
             K,
             attributes("size=3 lhs_dilate=0"),
-            "convolution: window dimension 0 has a non-positive base dilation: 0",
+            (attributes_codes.WINDOW_POSITIVE, "window dimension 0"),
         ),
         (
             X,
             K,
             attributes("size=3 rhs_dilate=-1"),
-            "convolution: window dimension 0 has a non-positive window dilation: -1",
+            (attributes_codes.WINDOW_POSITIVE, "window dimension 0"),
         ),
         (
             X,
             K,
             attributes("size=3 pad=-5_-4"),
-            "convolution: padding -5_-4 removes more than the 8 elements of a base area of 8 with dilation 1",
+            (movement_codes.NEGATIVE_PADDING, "-5_-4"),
         ),
         (
             X,
             "f32[<=4,3,3]",
             attributes("size=3"),
-            "convolution takes a kernel with a static output feature dimension, given f32[<=4,3,3]",
+            (codes.STATIC_OUTPUT_FEATURES, "f32[<=4,3,3]"),
         ),
         (
             "f8e5m2[2,3,8]",
             "f8e5m2fnuz[4,3,3]",
             attributes("size=3"),
-            "neither f8e5m2 nor f8e5m2fnuz is the more precise type; convert one of the operands",
+            (contraction_codes.DOT_PRECISION_ORDER, "f8e5m2", "f8e5m2fnuz"),
         ),
     ],
 )
-def test_convolution_refuses(lhs: str, rhs: str, given: dict[str, Any], message: str) -> None:
-    assert refusal(CONVOLUTION, None, lhs, rhs, **given) == message
+def test_convolution_refuses(lhs: str, rhs: str, given: dict[str, Any], wanted: Wanted) -> None:
+    refused(wanted, CONVOLUTION, None, lhs, rhs, **given)
 
 
 @pytest.mark.parametrize(
-    ("shape", "lhs", "message"),
+    ("shape", "lhs", "wanted"),
     [
-        ("f32[2,4,5]", X, "convolution has shape f32[2,4,6], declared f32[2,4,5]"),
-        ("f32[2,4,6]", "c64[2,3,8]", "convolution of complex c64[2,3,8] has a complex result, declared f32[2,4,6]"),
-        ("token[]", X, "convolution returns an array, declared token[]"),
+        ("f32[2,4,5]", X, (shared.RESULT_SHAPE, "f32[2,4,6]", "f32[2,4,5]")),
+        ("f32[2,4,6]", "c64[2,3,8]", (contraction_codes.DOT_COMPLEX_RESULT, "c64[2,3,8]", "f32[2,4,6]")),
+        ("token[]", X, (contraction_codes.DOT_ARRAY_RESULT, "token[]")),
     ],
 )
-def test_convolution_judges_the_declared_shape(shape: str, lhs: str, message: str) -> None:
-    assert refusal(CONVOLUTION, shape, lhs, K, **attributes("size=3")) == message
+def test_convolution_judges_the_declared_shape(shape: str, lhs: str, wanted: Wanted) -> None:
+    refused(wanted, CONVOLUTION, shape, lhs, K, **attributes("size=3"))
 
 
 # -- attributes
@@ -273,13 +275,13 @@ def test_sparsity_text_is_that_of_xla(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "wanted"),
     [
-        ("{mid={}}", "expected lhs or rhs, found 'mid'"),
-        ("{lhs={sparsity=2}}", "expected sparsity=1x4, dimension=0 or stride=1"),
-        ("{lhs={dimension=1x2}}", "expected sparsity=1x4, dimension=0 or stride=1"),
+        ("{mid={}}", (attributes_codes.ATTRIBUTE_WORD, "lhs", "rhs", "'mid'")),
+        ("{lhs={sparsity=2}}", (attributes_codes.ATTRIBUTE_FORM, "sparsity=1x4", "dimension=0", "stride=1")),
+        ("{lhs={dimension=1x2}}", (attributes_codes.ATTRIBUTE_FORM, "sparsity=1x4", "dimension=0", "stride=1")),
     ],
 )
-def test_malformed_sparsity(text: str, message: str) -> None:
-    with pytest.raises(ParseError, match=message):
+def test_malformed_sparsity(text: str, wanted: Wanted) -> None:
+    with raises(ParseError, *wanted):
         read(CONVOLUTION, "sparsity_config", text)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.raising import Wanted, raises
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, C64, C128, F8E4M3FN, F32, F64, PRED, S4, S8, S32, U8, PrimitiveType
+from xlapy.base.error_codes import elementwise as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes import elementwise as ops
@@ -149,67 +152,66 @@ def test_complex_of_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "operands", "message"),
+    ("op", "operands", "wanted"),
     [
-        (opcodes.NEGATE, ["(f32[2], f32[])"], "negate takes arrays, operand is"),
-        (opcodes.TANH, ["token[]"], "tanh takes arrays, operand is token[]"),
-        (opcodes.EXPONENTIAL, ["s32[2]"], "exponential takes floating-point or complex elements, operand is s32[2]"),
-        (opcodes.ABS, ["u8[2]"], "abs takes signed, floating-point or complex elements, operand is u8[2]"),
-        (opcodes.FLOOR, ["c64[2]"], "floor takes floating-point elements, operand is c64[2]"),
-        (opcodes.POPCNT, ["pred[2]"], "popcnt takes integer elements, operand is pred[2]"),
-        (opcodes.NOT, ["f32[2]"], "not takes integer or pred elements, operand is f32[2]"),
+        (opcodes.NEGATE, ["(f32[2], f32[])"], (shared.ARRAY_OPERAND,)),
+        (opcodes.TANH, ["token[]"], (shared.ARRAY_OPERAND, "token[]")),
+        (opcodes.EXPONENTIAL, ["s32[2]"], (shared.ELEMENT_TYPE, "s32[2]")),
+        (opcodes.ABS, ["u8[2]"], (shared.ELEMENT_TYPE, "u8[2]")),
+        (opcodes.FLOOR, ["c64[2]"], (shared.ELEMENT_TYPE, "c64[2]")),
+        (opcodes.POPCNT, ["pred[2]"], (shared.ELEMENT_TYPE, "pred[2]")),
+        (opcodes.NOT, ["f32[2]"], (shared.ELEMENT_TYPE, "f32[2]")),
         (
             opcodes.ADD,
             ["f32[2]", "f32[3]"],
-            "add takes operands of equal dimensions, given f32[2] and f32[3]; broadcast",
+            (shared.SAME_DIMENSIONS, "f32[2]", "f32[3]"),
         ),
-        (opcodes.ADD, ["f32[2]", "f32[]"], "add takes operands of equal dimensions, given f32[2] and f32[]; broadcast"),
-        (opcodes.ADD, ["f32[1]", "f32[3]"], "equal dimensions, given f32[1] and f32[3]"),
+        (opcodes.ADD, ["f32[2]", "f32[]"], (shared.SAME_DIMENSIONS, "f32[2]", "f32[]")),
+        (opcodes.ADD, ["f32[1]", "f32[3]"], (shared.SAME_DIMENSIONS, "f32[1]", "f32[3]")),
         (
             opcodes.ADD,
             ["f32[2]", "bf16[2]"],
-            "add takes operands of the same element type, given f32[2] and bf16[2]; convert",
+            (shared.SAME_ELEMENT_TYPE, "f32[2]", "bf16[2]"),
         ),
-        (opcodes.ADD, ["f32[2]", "()"], "add takes arrays, rhs is ()"),
-        (opcodes.ADD, ["token[]", "f32[2]"], "add takes arrays, lhs is token[]"),
-        (opcodes.SUBTRACT, ["pred[2]", "pred[2]"], "subtract takes integer, floating-point or complex elements"),
-        (opcodes.REMAINDER, ["c64[2]", "c64[2]"], "remainder takes integer or floating-point elements, given operands"),
-        (opcodes.MAXIMUM, ["c64[2]", "c64[2]"], "maximum takes pred, integer or floating-point elements"),
-        (opcodes.SHIFT_LEFT, ["f32[2]", "f32[2]"], "shift-left takes integer elements, given operands f32[2]"),
-        (opcodes.COMPLEX, ["f16[2]", "f16[2]"], "complex takes f32 or f64 parts, given f16[2]"),
-        (opcodes.COMPLEX, ["f32[2]", "f64[2]"], "complex takes operands of the same element type"),
+        (opcodes.ADD, ["f32[2]", "()"], (shared.ARRAY_OPERAND, "rhs")),
+        (opcodes.ADD, ["token[]", "f32[2]"], (shared.ARRAY_OPERAND, "lhs", "token[]")),
+        (opcodes.SUBTRACT, ["pred[2]", "pred[2]"], (shared.ELEMENT_TYPE,)),
+        (opcodes.REMAINDER, ["c64[2]", "c64[2]"], (shared.ELEMENT_TYPE,)),
+        (opcodes.MAXIMUM, ["c64[2]", "c64[2]"], (shared.ELEMENT_TYPE,)),
+        (opcodes.SHIFT_LEFT, ["f32[2]", "f32[2]"], (shared.ELEMENT_TYPE, "f32[2]")),
+        (opcodes.COMPLEX, ["f16[2]", "f16[2]"], (shared.ELEMENT_TYPE, "f32", "f64", "f16[2]")),
+        (opcodes.COMPLEX, ["f32[2]", "f64[2]"], (shared.SAME_ELEMENT_TYPE,)),
         (
             opcodes.CLAMP,
             ["f32[]", "f32[2]", "f64[]"],
-            "clamp takes operands of the same element type: max is f64[] and operand f32[2]",
+            (shared.SAME_ELEMENT_TYPE, "f64[]", "f32[2]"),
         ),
         (
             opcodes.CLAMP,
             ["s32[]", "f32[2]", "f32[]"],
-            "clamp takes operands of the same element type: min is s32[] and operand f32[2]",
+            (shared.SAME_ELEMENT_TYPE, "s32[]", "f32[2]"),
         ),
-        (opcodes.CLAMP, ["f32[3]", "f32[2]", "f32[]"], "min as a scalar or like the operand f32[2], given f32[3]"),
-        (opcodes.CLAMP, ["f32[]", "f32[2]", "f32[1]"], "max as a scalar or like the operand f32[2], given f32[1]"),
-        (opcodes.CLAMP, ["c64[]", "c64[2]", "c64[]"], "clamp takes ordered elements, operand is c64[2]"),
-        (opcodes.CLAMP, ["f32[]", "token[]", "f32[]"], "clamp takes arrays, operand is token[]"),
-        (opcodes.SELECT, ["s8[2]", "f32[2]", "f32[2]"], "select takes a pred predicate, given s8[2]"),
-        (opcodes.SELECT, ["pred[3]", "f32[2]", "f32[2]"], "a scalar or like the values f32[2], given pred[3]"),
-        (opcodes.SELECT, ["pred[2]", "f32[]", "f32[]"], "a scalar or like the values f32[], given pred[2]"),
-        (opcodes.SELECT, ["pred[]", "f32[2]", "f32[3]"], "select takes operands of equal dimensions, given f32[2] and"),
+        (opcodes.CLAMP, ["f32[3]", "f32[2]", "f32[]"], (codes.SCALAR_OR_SAME_DIMENSIONS, "f32[2]", "f32[3]")),
+        (opcodes.CLAMP, ["f32[]", "f32[2]", "f32[1]"], (codes.SCALAR_OR_SAME_DIMENSIONS, "f32[2]", "f32[1]")),
+        (opcodes.CLAMP, ["c64[]", "c64[2]", "c64[]"], (shared.ELEMENT_TYPE, "c64[2]")),
+        (opcodes.CLAMP, ["f32[]", "token[]", "f32[]"], (shared.ARRAY_OPERAND, "token[]")),
+        (opcodes.SELECT, ["s8[2]", "f32[2]", "f32[2]"], (shared.ELEMENT_TYPE, "s8[2]")),
+        (opcodes.SELECT, ["pred[3]", "f32[2]", "f32[2]"], (codes.SCALAR_OR_SAME_DIMENSIONS, "f32[2]", "pred[3]")),
+        (opcodes.SELECT, ["pred[2]", "f32[]", "f32[]"], (codes.SCALAR_OR_SAME_DIMENSIONS, "f32[]", "pred[2]")),
+        (opcodes.SELECT, ["pred[]", "f32[2]", "f32[3]"], (shared.SAME_DIMENSIONS, "f32[2]")),
         (
             opcodes.SELECT,
             ["pred[]", "f32[2]", "s32[2]"],
-            "select takes operands of the same element type, given f32[2] and",
+            (shared.SAME_ELEMENT_TYPE, "f32[2]"),
         ),
-        (opcodes.SELECT, ["pred[]", "(f32[2])", "(f32[2])"], "select takes arrays, lhs is (f32[2])"),
-        (opcodes.ADD, ["f32[2]"], "add takes 2 operands, given 1"),
-        (opcodes.CLAMP, ["f32[2]"] * 2, "clamp takes 3 operands, given 2"),
+        (opcodes.SELECT, ["pred[]", "(f32[2])", "(f32[2])"], (shared.ARRAY_OPERAND, "lhs", "(f32[2])")),
+        (opcodes.ADD, ["f32[2]"], (shared.OPERAND_COUNT, "2", "1")),
+        (opcodes.CLAMP, ["f32[2]"] * 2, (shared.OPERAND_COUNT, "3", "2")),
     ],
 )
-def test_refusals(op: OpDef, operands: list[str], message: str) -> None:
-    with pytest.raises(ShapeError) as caught:
+def test_refusals(op: OpDef, operands: list[str], wanted: Wanted) -> None:
+    with raises(ShapeError, *wanted):
         infer(op, *operands)
-    assert message in str(caught.value)
 
 
 # Comparison
@@ -228,18 +230,18 @@ def test_comparisons_give_pred() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operand", "direction", "order", "message"),
+    ("operand", "direction", "order", "wanted"),
     [
-        ("c64[2]", "LT", None, "compare of complex operands c64[2] takes EQ or NE, not LT"),
-        ("s32[2]", "LT", ComparisonType.UNSIGNED, "compare of s32[2] takes the order SIGNED, not UNSIGNED"),
-        ("s32[2]", "LT", ComparisonType.TOTALORDER, "compare of s32[2] takes the order SIGNED, not TOTALORDER"),
-        ("u8[2]", "LT", ComparisonType.FLOAT, "compare of u8[2] takes the order UNSIGNED, not FLOAT"),
-        ("f32[2]", "LT", ComparisonType.SIGNED, "compare of f32[2] takes the order FLOAT or TOTALORDER, not SIGNED"),
-        ("c64[2]", "EQ", ComparisonType.TOTALORDER, "compare of c64[2] takes the order FLOAT, not TOTALORDER"),
+        ("c64[2]", "LT", None, (codes.COMPLEX_ORDER, "c64[2]", "EQ", "NE", "LT")),
+        ("s32[2]", "LT", ComparisonType.UNSIGNED, (codes.COMPARISON_TYPE, "s32[2]", "SIGNED", "UNSIGNED")),
+        ("s32[2]", "LT", ComparisonType.TOTALORDER, (codes.COMPARISON_TYPE, "s32[2]", "SIGNED", "TOTALORDER")),
+        ("u8[2]", "LT", ComparisonType.FLOAT, (codes.COMPARISON_TYPE, "u8[2]", "UNSIGNED", "FLOAT")),
+        ("f32[2]", "LT", ComparisonType.SIGNED, (codes.COMPARISON_TYPE, "f32[2]", "FLOAT", "TOTALORDER", "SIGNED")),
+        ("c64[2]", "EQ", ComparisonType.TOTALORDER, (codes.COMPARISON_TYPE, "c64[2]", "FLOAT", "TOTALORDER")),
     ],
 )
-def test_comparison_refusals(operand: str, direction: str, order: ComparisonType | None, message: str) -> None:
-    with pytest.raises(ShapeError, match=message.replace("[", r"\[")):
+def test_comparison_refusals(operand: str, direction: str, order: ComparisonType | None, wanted: Wanted) -> None:
+    with raises(ShapeError, *wanted):
         compare(operand, direction, order)
 
 
@@ -283,46 +285,45 @@ def test_convert_keeps_dimensions(operand: str, declared: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "operand", "declared", "message"),
+    ("op", "operand", "declared", "wanted"),
     [
-        (opcodes.CONVERT, "f32[2]", "s32[3]", "convert keeps the dimensions of its operand f32[2], declared s32[3]"),
-        (opcodes.CONVERT, "f32[2]", "(s32[2])", "convert keeps the dimensions"),
-        (opcodes.CONVERT, "token[]", "s32[]", "convert takes arrays, operand is token[]"),
-        (opcodes.BITCAST_CONVERT, "()", "s32[]", "bitcast-convert takes arrays, operand is ()"),
-        (opcodes.BITCAST_CONVERT, "f32[]", "token[]", "bitcast-convert returns an array, declared token[]"),
+        (opcodes.CONVERT, "f32[2]", "s32[3]", (shared.RESULT_SHAPE, "f32[2]", "s32[3]")),
+        (opcodes.CONVERT, "f32[2]", "(s32[2])", (shared.RESULT_SHAPE,)),
+        (opcodes.CONVERT, "token[]", "s32[]", (shared.ARRAY_OPERAND, "token[]")),
+        (opcodes.BITCAST_CONVERT, "()", "s32[]", (shared.ARRAY_OPERAND,)),
+        (opcodes.BITCAST_CONVERT, "f32[]", "token[]", (shared.ARRAY_RESULT, "token[]")),
         (
             opcodes.BITCAST_CONVERT,
             "c64[2]",
             "f64[2]",
-            "between real and complex types is not supported: c64[2] to f64[2]",
+            (codes.BITCAST_CONVERT_COMPLEX, "c64[2]", "f64[2]"),
         ),
         (
             opcodes.BITCAST_CONVERT,
             "f32[2]",
             "c64[1]",
-            "between real and complex types is not supported: f32[2] to c64[1]",
+            (codes.BITCAST_CONVERT_COMPLEX, "f32[2]", "c64[1]"),
         ),
-        (opcodes.BITCAST_CONVERT, "f32[2]", "s32[3]", "bitcast-convert of f32[2] has shape s32[2], declared s32[3]"),
-        (opcodes.BITCAST_CONVERT, "f32[2]", "s8[8]", "bitcast-convert of f32[2] has shape s8[2,4], declared s8[8]"),
+        (opcodes.BITCAST_CONVERT, "f32[2]", "s32[3]", (shared.RESULT_SHAPE, "f32[2]", "s32[2]", "s32[3]")),
+        (opcodes.BITCAST_CONVERT, "f32[2]", "s8[8]", (shared.RESULT_SHAPE, "f32[2]", "s8[2,4]", "s8[8]")),
         (
             opcodes.BITCAST_CONVERT,
             "s8[2,3]",
             "s32[2]",
-            "s8[2,3] to s32 needs a last dimension of 4: one element of 32 bits consists of elements of 8 bits",
+            (codes.BITCAST_CONVERT_LAST_DIMENSION, "s8[2,3]", "s32", "32"),
         ),
-        (opcodes.BITCAST_CONVERT, "s8[]", "s32[]", "s8[] to s32 needs a last dimension of 4"),
+        (opcodes.BITCAST_CONVERT, "s8[]", "s32[]", (codes.BITCAST_CONVERT_LAST_DIMENSION, "s8[]", "s32")),
         (
             opcodes.BITCAST_CONVERT,
             "f6e2m3fn[4]",
             "s8[3]",
-            "needs bit widths of which one divides the other, given 6 and 8",
+            (codes.BITCAST_CONVERT_WIDTHS, "6"),
         ),
     ],
 )
-def test_conversion_refusals(op: OpDef, operand: str, declared: str, message: str) -> None:
-    with pytest.raises(ShapeError) as caught:
+def test_conversion_refusals(op: OpDef, operand: str, declared: str, wanted: Wanted) -> None:
+    with raises(ShapeError, *wanted):
         verify(op, operand, declared)
-    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -353,15 +354,15 @@ def test_reduce_precision() -> None:
         return infer(opcodes.REDUCE_PRECISION, operand, attributes=attributes)
 
     assert reduce("f32[2,3]", 1, 0) == shape("f32[2,3]")
-    with pytest.raises(ShapeError, match="reduce-precision needs exponent_bits >= 1, given 0"):
+    with raises(ShapeError, codes.PRECISION_BITS, "exponent_bits"):
         reduce("f32[2]", 0, 3)
-    with pytest.raises(ShapeError, match="reduce-precision needs mantissa_bits >= 0, given -1"):
+    with raises(ShapeError, codes.PRECISION_BITS, "mantissa_bits"):
         reduce("f32[2]", 5, -1)
-    with pytest.raises(ShapeError, match=r"reduce-precision takes floating-point elements, operand is s32\[2\]"):
+    with raises(ShapeError, shared.ELEMENT_TYPE, "s32[2]"):
         reduce("s32[2]", 5, 10)
 
 
 def test_a_declared_shape_must_be_the_inferred_one() -> None:
     opcodes.ADD.verify(shape("f32[2]"), [shape("f32[2]")] * 2)
-    with pytest.raises(ShapeError, match=r"add of \(f32\[2\], f32\[2\]\) has shape f32\[2\], declared f32\[3\]"):
+    with raises(ShapeError, shared.RESULT_SHAPE, "(f32[2], f32[2])", "f32[2]", "f32[3]"):
         opcodes.ADD.verify(shape("f32[3]"), [shape("f32[2]")] * 2)

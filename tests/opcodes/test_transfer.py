@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.opcodes.rules import accepts, inferred, read, refusal, rewritten, shapes, written
+from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, shapes, written
+from tests.raising import Wanted
 from xlapy import opcodes
+from xlapy.base.error_codes import collectives as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.shape import Shape
 from xlapy.opcodes.registry import Effect
 
@@ -17,29 +20,34 @@ def test_infeed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "operand", "message"),
+    ("shape", "operand", "wanted"),
     [
-        ("(f32[2], token[])", "f32[]", "infeed takes a token as operand 0, given f32[]"),
-        ("f32[2]", "token[]", "infeed has shape (data, token[]), declared f32[2]"),
-        ("(f32[2], f32[2])", "token[]", "infeed has shape (data, token[]), declared (f32[2], f32[2])"),
+        ("(f32[2], token[])", "f32[]", (shared.TOKEN_OPERAND, "operand 0", "f32[]")),
+        ("f32[2]", "token[]", (codes.INFEED_SHAPE, "token[]", "f32[2]")),
+        ("(f32[2], f32[2])", "token[]", (codes.INFEED_SHAPE, "token[]", "(f32[2], f32[2])")),
         (
             "(((f32[2])), token[])",
             "token[]",
-            "infeed returns an array or a tuple of arrays without further nesting, declared ((f32[2]))",
+            (codes.INFEED_SHAPE, "((f32[2]))"),
         ),
     ],
 )
-def test_infeed_refuses(shape: str, operand: str, message: str) -> None:
-    assert refusal(opcodes.INFEED, shape, operand) == message
+def test_infeed_refuses(shape: str, operand: str, wanted: Wanted) -> None:
+    refused(wanted, opcodes.INFEED, shape, operand)
 
 
 def test_outfeed() -> None:
     data = Shape.parse("f32[2]")
     assert inferred(opcodes.OUTFEED, "f32[2]", "token[]") == "token[]"
     assert inferred(opcodes.OUTFEED, "f32[2]", "token[]", outfeed_shape=data) == "token[]"
-    assert refusal(opcodes.OUTFEED, None, "f32[2]", "f32[2]") == "outfeed takes a token as operand 1, given f32[2]"
-    assert refusal(opcodes.OUTFEED, None, "f32[3]", "token[]", outfeed_shape=data) == (
-        "outfeed: outfeed_shape is f32[2], operand 0 is f32[3]"
+    refused((shared.TOKEN_OPERAND, "operand 1", "f32[2]"), opcodes.OUTFEED, None, "f32[2]", "f32[2]")
+    refused(
+        (codes.OUTFEED_SHAPE, "outfeed_shape", "f32[2]", "operand 0", "f32[3]"),
+        opcodes.OUTFEED,
+        None,
+        "f32[3]",
+        "token[]",
+        outfeed_shape=data,
     )
 
 
@@ -72,14 +80,23 @@ def test_send_and_recv() -> None:
 
 def test_send_and_recv_refuse() -> None:
     transfer = "a transfer in progress has shape (buffer, u32[], token[]), given"
-    assert refusal(opcodes.SEND, None, "f32[2]", "f32[2]") == "send takes a token as operand 1, given f32[2]"
-    assert refusal(opcodes.SEND, "(f32[3], u32[], token[])", "f32[2]", "token[]").startswith(
-        "send of (f32[2], token[]) has shape (f32[2], u32[], token[]), declared (f32[3], u32[], token[])"
+    refused((shared.TOKEN_OPERAND, "operand 1", "f32[2]"), opcodes.SEND, None, "f32[2]", "f32[2]")
+    refused(
+        (shared.RESULT_SHAPE, "(f32[2], token[])", "(f32[2], u32[], token[])", "(f32[3], u32[], token[])"),
+        opcodes.SEND,
+        "(f32[3], u32[], token[])",
+        "f32[2]",
+        "token[]",
     )
-    assert refusal(opcodes.SEND_DONE, None, "f32[2]") == f"send-done: {transfer} f32[2]"
-    assert refusal(opcodes.RECV, "(f32[2], s32[], token[])", "token[]") == f"recv: {transfer} (f32[2], s32[], token[])"
-    assert refusal(opcodes.RECV, "(f32[2], u32[], token[])", "u32[]") == "recv takes a token as operand 0, given u32[]"
-    assert refusal(opcodes.RECV_DONE, None, "(f32[2], token[])") == f"recv-done: {transfer} (f32[2], token[])"
+    refused((codes.TRANSFER_SHAPE, f"{transfer}", "f32[2]"), opcodes.SEND_DONE, None, "f32[2]")
+    refused(
+        (codes.TRANSFER_SHAPE, f"{transfer}", "(f32[2], s32[], token[])"),
+        opcodes.RECV,
+        "(f32[2], s32[], token[])",
+        "token[]",
+    )
+    refused((shared.TOKEN_OPERAND, "operand 0", "u32[]"), opcodes.RECV, "(f32[2], u32[], token[])", "u32[]")
+    refused((codes.TRANSFER_SHAPE, f"{transfer}", "(f32[2], token[])"), opcodes.RECV_DONE, None, "(f32[2], token[])")
 
 
 def test_asynchronous_copies() -> None:
@@ -89,10 +106,6 @@ def test_asynchronous_copies() -> None:
     assert written(opcodes.COPY_START, opcodes.COPY_START.attributes.make(cross_program_prefetch_index=0)) == [
         "cross_program_prefetch_index"
     ]
-    assert refusal(opcodes.COPY_DONE, None, "f32[2]") == "copy-done takes (destination, source, u32[]), given f32[2]"
-    assert refusal(opcodes.COPY_DONE, None, "(f32[2], f32[3], u32[])") == (
-        "copy-done: destination f32[2] and source f32[3] must have the same shape"
-    )
-    assert refusal(opcodes.COPY_DONE, None, "(f32[2], f32[2], s32[])") == (
-        "copy-done: the context has shape u32[], declared s32[]"
-    )
+    refused((codes.COPY_SHAPE, "u32[]", "f32[2]"), opcodes.COPY_DONE, None, "f32[2]")
+    refused((codes.COPY_SHAPE, "f32[2]", "f32[3]"), opcodes.COPY_DONE, None, "(f32[2], f32[3], u32[])")
+    refused((shared.RESULT_SHAPE, "u32[]", "s32[]"), opcodes.COPY_DONE, None, "(f32[2], f32[2], s32[])")

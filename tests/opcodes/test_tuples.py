@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.opcodes.rules import accepts, inferred, refusal, written
+from tests.opcodes.rules import accepts, inferred, refused, written
 from xlapy import opcodes
+from xlapy.base.error_codes import movement as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.opcodes.registry import Effect
 
 
@@ -30,18 +32,14 @@ def test_get_tuple_element(index: int, shape: str) -> None:
 
 
 def test_refusals() -> None:
-    assert refusal(opcodes.TUPLE, "(f32[3])", "f32[2]") == "tuple of (f32[2]) has shape (f32[2]), declared (f32[3])"
-    assert refusal(opcodes.TUPLE, "f32[2]", "f32[2]") == "tuple of (f32[2]) has shape (f32[2]), declared f32[2]"
+    refused((shared.RESULT_SHAPE, "(f32[2])", "(f32[3])"), opcodes.TUPLE, "(f32[3])", "f32[2]")
+    refused((shared.RESULT_SHAPE, "(f32[2])", "f32[2]"), opcodes.TUPLE, "f32[2]", "f32[2]")
     element = opcodes.GET_TUPLE_ELEMENT
-    assert refusal(element, None, "f32[2]", index=0) == "get-tuple-element takes a tuple, operand is f32[2]"
+    refused((codes.TUPLE_OPERAND, "f32[2]"), element, None, "f32[2]", index=0)
     for index in (2, -1):
-        assert refusal(element, None, "(f32[2], s32[])", index=index) == (
-            f"get-tuple-element: index {index} is out of bounds for (f32[2], s32[]) of 2 elements"
-        )
-    assert refusal(element, "s32[]", "(f32[2])", index=0) == (
-        "get-tuple-element of ((f32[2])) has shape f32[2], declared s32[]"
-    )
-    assert refusal(element, None, "()", "()", index=0) == "get-tuple-element takes 1 operand, given 2"
+        refused((codes.TUPLE_INDEX, f"{index}", "(f32[2], s32[])"), element, None, "(f32[2], s32[])", index=index)
+    refused((shared.RESULT_SHAPE, "((f32[2]))", "f32[2]", "s32[]"), element, "s32[]", "(f32[2])", index=0)
+    refused((shared.OPERAND_COUNT, "1", "2"), element, None, "()", "()", index=0)
 
 
 def test_the_index_is_always_written() -> None:
