@@ -369,7 +369,7 @@ def _check_arguments() -> None:
     """Gives all functions errors that name the argument of a wrong type and the caller's line."""
     for name in __all__:
         function = globals()[name]
-        checked = _eager_arguments(function, lambda message: _BuilderTypeError(_located(message)))
+        checked = _eager_arguments(function, lambda code, message: _BuilderTypeError(code, _located(message)))
         # Also where it is defined, so that it is one function, which is pickled by name.
         setattr(_modules[function.__module__], name, checked)
         globals()[name] = checked

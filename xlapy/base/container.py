@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xlapy.base.error_codes import files as codes
 from xlapy.base.errors import InvalidArgumentError
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -75,16 +76,21 @@ def unpack(kind: str, data: bytes | memoryview) -> Container:
     view = memoryview(data)
     if not is_container(view):
         raise InvalidArgumentError(
-            f"the {kind} does not begin with the bytes of a container: {bytes(view[: len(MAGIC)])!r}, not {MAGIC!r}"
+            codes.STORED_KIND,
+            f"the {kind} does not begin with the bytes of a container: {bytes(view[: len(MAGIC)])!r}, not {MAGIC!r}",
         )
     if len(view) < _HEADER_START or hashlib.sha256(view[_CHECKSUM_END:]).digest() != bytes(
         view[len(MAGIC) : _CHECKSUM_END]
     ):
-        raise InvalidArgumentError(f"the {kind} is damaged: its checksum is not that of its {len(view)} bytes")
+        raise InvalidArgumentError(
+            codes.STORED_DAMAGE, f"the {kind} is damaged: its checksum is not that of its {len(view)} bytes"
+        )
     try:
         return _read_sections(kind, view)
     except MALFORMED as error:
-        raise InvalidArgumentError(f"the {kind} has a malformed header: {type(error).__name__}: {error}") from error
+        raise InvalidArgumentError(
+            codes.STORED_DAMAGE, f"the {kind} has a malformed header: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _read_sections(kind: str, view: memoryview) -> Container:
@@ -93,16 +99,21 @@ def _read_sections(kind: str, view: memoryview) -> Container:
     whole = json.loads(bytes(view[_HEADER_START:begin]))
     if whole["format"] != FORMAT_VERSION:
         raise InvalidArgumentError(
-            f"the {kind} has format version {whole['format']}, but this version of xlapy reads {FORMAT_VERSION}"
+            codes.STORED_VERSION,
+            f"the {kind} has format version {whole['format']}, but this version of xlapy reads {FORMAT_VERSION}",
         )
     if whole["kind"] != kind:
-        raise InvalidArgumentError(f"expected a container of kind {kind!r}, found kind {whole['kind']!r}")
+        raise InvalidArgumentError(
+            codes.STORED_KIND, f"expected a container of kind {kind!r}, found kind {whole['kind']!r}"
+        )
     sections: list[memoryview] = []
     for size in whole["sections"]:
         sections.append(view[begin : begin + size])
         begin += size
     if begin != len(view) or any(size < 0 for size in whole["sections"]):
-        raise InvalidArgumentError(f"the {kind} has {len(view)} bytes, but its header and sections take {begin}")
+        raise InvalidArgumentError(
+            codes.STORED_DAMAGE, f"the {kind} has {len(view)} bytes, but its header and sections take {begin}"
+        )
     return Container(dict(whole["header"]), tuple(sections))
 
 
@@ -122,12 +133,14 @@ def expand(data: bytes | memoryview, what: str) -> bytes:
     try:
         expanded = expander.decompress(data, limit + 1)
     except zlib.error as error:
-        raise InvalidArgumentError(f"{what} is damaged: {error}") from error
+        raise InvalidArgumentError(codes.STORED_DAMAGE, f"{what} is damaged: {error}") from error
     if len(expanded) > limit:
-        raise InvalidArgumentError(f"{what} of {len(data)} bytes expands to more than {MAX_RATIO} times as many")
+        raise InvalidArgumentError(
+            codes.STORED_RATIO, f"{what} of {len(data)} bytes expands to more than {MAX_RATIO} times as many"
+        )
     if not expander.eof or expander.unused_data:
         raise InvalidArgumentError(
-            f"{what} is damaged: the compressed data does not end where its {len(data)} bytes do"
+            codes.STORED_DAMAGE, f"{what} is damaged: the compressed data does not end where its {len(data)} bytes do"
         )
     return expanded
 

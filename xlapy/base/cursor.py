@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import ClassVar, NoReturn, TypeVar
 
+from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ParseError
 
@@ -46,7 +47,7 @@ def check_characters(text: str, filename: str | None = None) -> None:
     found = None if text.isascii() else _SURROGATE.search(text)
     if found:
         message = f"U+{ord(found[0]):04X} is half of a character and cannot be written as UTF-8"
-        raise ParseError.at(text, found.start(), message, filename=filename)
+        raise ParseError.at(text, found.start(), codes.CHARACTERS, message, filename=filename)
 
 
 class Cursor:
@@ -110,7 +111,7 @@ class Cursor:
     def expect(self, token: str, where: str = "") -> None:
         """Moves past `token`. Raises ParseError, which mentions `where`, if something else comes next."""
         if not self.accept(token):
-            self.fail(f"expected {token!r}{where and ' ' + where}, found {self.describe_next()}")
+            self.fail(codes.TOKEN, f"expected {token!r}{where and ' ' + where}, found {self.describe_next()}")
 
     def accept_word(self, word: str) -> bool:
         """Moves past `word` if it is the whole word that comes next (`S` is not the start of `SC`)."""
@@ -123,13 +124,13 @@ class Cursor:
     def expect_word(self, word: str) -> None:
         """Moves past `word`. Raises ParseError if another word or something else comes next."""
         if not self.accept_word(word):
-            self.fail(f"expected {word!r}, found {self.describe_next()}")
+            self.fail(codes.TOKEN, f"expected {word!r}, found {self.describe_next()}")
 
     def word(self, what: str = "a word") -> str:
         """Reads a bare word. Raises ParseError, which says that `what` was expected, if none comes next."""
         found = self._match(self.WORD_PATTERN)
         if found is None:
-            self.fail(f"expected {what}, found {self.describe_next()}")
+            self.fail(codes.TOKEN, f"expected {what}, found {self.describe_next()}")
         return found[0]
 
     def integer(self, what: str = "", *, max_value: int = INT64_MAX) -> int:
@@ -137,10 +138,10 @@ class Cursor:
         found = self._match(self.INTEGER_PATTERN)
         purpose = what and f" for {what}"
         if found is None:
-            self.fail(f"expected an integer{purpose}, found {self.describe_next()}")
+            self.fail(codes.TOKEN, f"expected an integer{purpose}, found {self.describe_next()}")
         value = integer_from_text(found[0])
         if not INT64_MIN <= value <= max_value:
-            self.fail_at(found.start(), f"the integer{purpose} does not fit in 64 bits")
+            self.fail_at(found.start(), codes.INTEGER_RANGE, f"the integer{purpose} does not fit in 64 bits")
         return value
 
     def string(self, what: str = "") -> str:
@@ -150,11 +151,13 @@ class Cursor:
         """
         found = self._match(self.STRING_PATTERN)
         if found is None:
-            self.fail(f"expected a string in quotes{what and f' for {what}'}, found {self.describe_next()}")
+            self.fail(
+                codes.TOKEN, f"expected a string in quotes{what and f' for {what}'}, found {self.describe_next()}"
+            )
         raw = found[found.lastindex or 1]
         text = self.unescape(raw) if "\\" in raw else raw
         if text is None:
-            self.fail_at(found.start(), "the string has a malformed escape")
+            self.fail_at(found.start(), codes.ESCAPE, "the string has a malformed escape")
         return text
 
     @staticmethod
@@ -193,7 +196,7 @@ class Cursor:
     def expect_end(self, what: str) -> None:
         """Raises ParseError if anything but blanks and comments is left after `what`."""
         if not self.at_end():
-            self.fail(f"unexpected {self.describe_next()} after the {what}")
+            self.fail(codes.TOKEN, f"unexpected {self.describe_next()} after the {what}")
 
     def describe_next(self) -> str:
         """The next token in quotes, cut to 40 characters, or "the end of the text"; for error messages."""

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import values as codes
 from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError
 from xlapy.base.float_formats import DOUBLE, HALF, SINGLE, FloatFormat, SpecialValues
 
@@ -135,7 +136,9 @@ class PrimitiveType:
     def float_format(self) -> FloatFormat:
         """The encoding of a floating-point type. Raises InvalidArgumentError for every other type, complex ones too."""
         if self._float_format is None:
-            raise InvalidArgumentError(f"{self} is not a floating-point type, so it has no floating-point format")
+            raise InvalidArgumentError(
+                codes.FLOAT_FORMAT, f"{self} is not a floating-point type, so it has no floating-point format"
+            )
         return self._float_format
 
     @property
@@ -178,7 +181,7 @@ class PrimitiveType:
         try:
             native = np.dtype(dtype)
         except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"{dtype!r} is not a NumPy dtype") from error
+            raise InvalidArgumentError(codes.ELEMENT_TYPE, f"{dtype!r} is not a NumPy dtype") from error
         if native.byteorder not in "=|":
             native = native.newbyteorder("=")
         return _find(_BY_DTYPE, native, "dtype")
@@ -202,7 +205,7 @@ class PrimitiveType:
 def _find(table: dict[Any, PrimitiveType], key: Any, what: str) -> PrimitiveType:
     found = table.get(key)
     if found is None:
-        raise InvalidArgumentError(f"no element type has the {what} {key!r}")
+        raise InvalidArgumentError(codes.ELEMENT_TYPE, f"no element type has the {what} {key!r}")
     return found
 
 
@@ -318,4 +321,4 @@ def as_dtype(dtype: Any) -> np.dtype[Any] | None:
     try:
         return None if dtype is None else np.dtype(dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentTypeError(f"dtype must be a NumPy dtype, given {dtype!r:.60}") from error
+        raise ArgumentTypeError(codes.ELEMENT_TYPE, f"dtype must be a NumPy dtype, given {dtype!r:.60}") from error

@@ -155,6 +155,16 @@ class ParseError(XlaError):
         )
 
 
+def code_and_message(error: Exception, default: ErrorCode) -> tuple[ErrorCode, str]:
+    """Returns the code and the message of an error, for a wrapper that names where it arose.
+
+    An error of Python or of a library has the code `default`. A ParseError gives its position as well.
+    """
+    if isinstance(error, ParseError):
+        return error.code, f"line {error.line}, column {error.column}: {error.message}"
+    return (error.code, error.message) if isinstance(error, XlaError) else (default, str(error))
+
+
 def _truncated(message: str) -> str:
     """The message without its middle if it is longer than the limit."""
     if len(message) <= _MAX_MESSAGE_CHARACTERS:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
+from xlapy.base.error_codes import files as codes
 from xlapy.base.errors import InvalidArgumentError
 
 Value: TypeAlias = bool | int | str
@@ -45,7 +46,9 @@ class Flag:
                 return int(text, 0)
             except ValueError:
                 pass
-        raise InvalidArgumentError(f"flag --{self.name} takes a value of type {self.type.__name__}, not {text!r}")
+        raise InvalidArgumentError(
+            codes.FLAG_VALUE, f"flag --{self.name} takes a value of type {self.type.__name__}, not {text!r}"
+        )
 
 
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -132,7 +135,9 @@ class Flags:
         for name, value in (values or {}).items():
             flag = _find(name)
             if type(value) is not flag.type:
-                raise InvalidArgumentError(f"flag --{name} takes a value of type {flag.type.__name__}, not {value!r}")
+                raise InvalidArgumentError(
+                    codes.FLAG_VALUE, f"flag --{name} takes a value of type {flag.type.__name__}, not {value!r}"
+                )
             checked[name] = value
         self._values: Mapping[str, Value] = MappingProxyType(checked)
 
@@ -192,11 +197,14 @@ def memory_limit(value: object = None) -> int:
             size = operator.index(given)  # type: ignore[arg-type]
             if size >= 0 and not isinstance(given, bool):
                 return size
-        raise InvalidArgumentError(f"memory_limit is a number of bytes, or text such as 12GB or 800MiB, not {given!r}")
+        raise InvalidArgumentError(
+            codes.MEMORY_SIZE, f"memory_limit is a number of bytes, or text such as 12GB or 800MiB, not {given!r}"
+        )
     matched = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([kKMGT]i?B|B|)\s*", given, re.ASCII)
     if matched is None and given:
         raise InvalidArgumentError(
-            f"memory_limit is a number of MiB, or one with a unit such as 12GB or 800MiB, not {given!r}"
+            codes.MEMORY_SIZE,
+            f"memory_limit is a number of MiB, or one with a unit such as 12GB or 800MiB, not {given!r}",
         )
     return int(float(matched[1]) * _UNITS[matched[2].upper()]) if matched else 0
 
@@ -215,7 +223,7 @@ def _find(name: str) -> Flag:
         return flag
     near = difflib.get_close_matches(name, _BY_NAME, n=3)
     hint = f"did you mean {' or '.join(f'--{n}' for n in near)}?" if near else f"there are {', '.join(_BY_NAME)}"
-    raise InvalidArgumentError(f"there is no flag --{name}; {hint}")
+    raise InvalidArgumentError(codes.FLAG_NAME, f"there is no flag --{name}; {hint}")
 
 
 def _split_flags(text: str, variable: str, strict: bool) -> list[tuple[str, str | None]]:
@@ -225,14 +233,14 @@ def _split_flags(text: str, variable: str, strict: bool) -> list[tuple[str, str 
     except ValueError as error:
         if not strict:
             return []
-        raise InvalidArgumentError(f"{variable}={text!r} cannot be read: {error}") from error
+        raise InvalidArgumentError(codes.FLAG_SYNTAX, f"{variable}={text!r} cannot be read: {error}") from error
     found: list[tuple[str, str | None]] = []
     for word in words:
         name, separator, value = word.lstrip("-").partition("=")
         if word.startswith("--"):
             found.append((name, value if separator else None))
         elif strict:
-            raise InvalidArgumentError(f"{variable}: expected --name=value, found {word!r}")
+            raise InvalidArgumentError(codes.FLAG_SYNTAX, f"{variable}: expected --name=value, found {word!r}")
     return found
 
 
@@ -242,4 +250,4 @@ def _value_text(flag: Flag, text: str | None) -> str:
         return text
     if flag.type is bool:
         return "true"
-    raise InvalidArgumentError(f"flag --{flag.name} needs a value: --{flag.name}=...")
+    raise InvalidArgumentError(codes.FLAG_VALUE, f"flag --{flag.name} needs a value: --{flag.name}=...")

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from xlapy.base.cursor import INT64_MAX, Cursor
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import values as value_codes
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal, parse_shaped_literal
@@ -44,7 +46,7 @@ class HloCursor(Cursor):
         if found is not None and found.end() - found.start() > _MAX_INTEGER_CHARACTERS:
             too_long = _TOO_LONG_INTEGER.search(self.text, found.start(), found.end())
             if too_long is not None:
-                self.fail_at(too_long.start(), "the integer does not fit in 64 bits")
+                self.fail_at(too_long.start(), text_codes.INTEGER_RANGE, "the integer does not fit in 64 bits")
         return found
 
     def integer(self, what: str = "", *, max_value: int = _UINT64_MAX) -> int:
@@ -56,7 +58,7 @@ class HloCursor(Cursor):
         """Reads a name, with or without `%` before it and `:` after it; `what` says in errors what it names."""
         found = self._match(_PREFIXED_NAME)
         if found is None:
-            self.fail(f"expected the name of {what}, found {self.describe_next()}")
+            self.fail(text_codes.TOKEN, f"expected the name of {what}, found {self.describe_next()}")
         return found[1]
 
     def string_or_json(self) -> str:
@@ -65,14 +67,14 @@ class HloCursor(Cursor):
             return self.string()
         end = json_end(self.text, self.position)
         if end is None:
-            self.fail("the dictionary opened here never ends")
+            self.fail(text_codes.CLOSING_BRACKET, "the dictionary opened here never ends")
         start, self.position = self.position, end
         return self.text[start:end]
 
     def raw_braces(self) -> str:
         """Reads a group in braces and returns its text, braces included. Braces in quoted strings do not count."""
         if not self.peek("{"):
-            self.fail(f"expected '{{', found {self.describe_next()}")
+            self.fail(text_codes.TOKEN, f"expected '{{', found {self.describe_next()}")
         return self.string_or_json()
 
     def shape(self) -> Shape:
@@ -123,7 +125,7 @@ class HloCursor(Cursor):
         if not self.peek("{") and not self.peek("("):
             found = self._match(_SCALAR)
             if found is None:
-                self.fail(f"expected a literal of {shape_text}, found {self.describe_next()}")
+                self.fail(text_codes.TOKEN, f"expected a literal of {shape_text}, found {self.describe_next()}")
             return found.end()
         depth = 0
         for mark in _COMMENT_OR_BRACKET.finditer(self.text, self.position):
@@ -134,18 +136,18 @@ class HloCursor(Cursor):
             if depth == 0:
                 self.position = mark.end()
                 return self.position
-        return self.fail("the literal opened here never ends")
+        return self.fail(text_codes.CLOSING_BRACKET, "the literal opened here never ends")
 
     def _parse_literal(self, parse: Callable[..., Literal], start: int, *arguments: Any) -> Literal:
         """`parse(*arguments)`; its errors, whose offsets count from `start`, are raised at their position here."""
         try:
             return parse(*arguments)
         except ParseError as error:
-            self.fail_at(start + error.offset, error.message)
+            self.fail_at(start + error.offset, error.code, error.message)
         except ShapeError as error:
-            self.fail_at(start, str(error))
+            self.fail_at(start, error.code, error.message)
         except MemoryError:
-            self.fail_at(start, "the literal does not fit in memory")
+            self.fail_at(start, value_codes.LITERAL_MEMORY, "the literal does not fit in memory")
 
 
 def json_end(text: str, position: int) -> int | None:

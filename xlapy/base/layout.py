@@ -12,6 +12,9 @@ from typing import Any
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import PRIMITIVE_TYPE_INVALID, PrimitiveType
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import python_calls as call_codes
+from xlapy.base.error_codes import values as codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 
 COMBINE_DIMENSION = -(2**63)
@@ -97,7 +100,7 @@ class Layout:
     def default(cls, rank: int) -> Layout:
         """The row-major layout of `rank` dimensions, without annotations."""
         if not 0 <= rank <= MAX_DEFAULT_RANK:
-            raise ShapeError(f"a layout has 0 to {MAX_DEFAULT_RANK} dimensions, not {rank}")
+            raise ShapeError(codes.ARRAY_RANK, f"a layout has 0 to {MAX_DEFAULT_RANK} dimensions, not {rank}")
         if rank > _MAX_CACHED_RANK:
             return cls(range(rank - 1, -1, -1))
         while len(_DEFAULT_LAYOUTS) <= rank:
@@ -125,7 +128,7 @@ class Layout:
         fields = {name: getattr(self, name) for name in _FIELD_NAMES}
         unknown = sorted(changes.keys() - fields.keys())
         if unknown:
-            raise InvalidArgumentError(f"a layout has no field {unknown[0]!r}")
+            raise InvalidArgumentError(call_codes.CALL_SIGNATURE, f"a layout has no field {unknown[0]!r}")
         return Layout(**(fields | changes))
 
     def without_element_size(self) -> Layout:
@@ -164,20 +167,28 @@ class Layout:
     def _check(self) -> None:
         if sorted(self.minor_to_major) != list(range(self.rank)):
             raise ShapeError(
+                codes.LAYOUT_ORDER,
                 f"layout {self.to_text()}: minor_to_major must be a permutation of 0..{self.rank - 1}, "
-                f"but it is ({', '.join(map(str, self.minor_to_major))})"
+                f"but it is ({', '.join(map(str, self.minor_to_major))})",
             )
         for size in (size for tile in self.tiles for size in tile):
             if size < 0 and size != COMBINE_DIMENSION:
-                raise ShapeError(f"layout {self.minor_to_major}: tile sizes must be >= 0, but one is {size}")
+                raise ShapeError(
+                    codes.LAYOUT_NUMBER,
+                    f"layout {self.minor_to_major}: tile sizes must be >= 0, but one is {size}",
+                )
         if self.tail_padding_alignment_in_elements < 1:
             raise ShapeError(
+                codes.LAYOUT_NUMBER,
                 f"layout {self.minor_to_major}: tail_padding_alignment_in_elements must be >= 1, "
-                f"but it is {self.tail_padding_alignment_in_elements}"
+                f"but it is {self.tail_padding_alignment_in_elements}",
             )
         for name in ("element_size_in_bits", "dynamic_shape_metadata_prefix_bytes"):
             if getattr(self, name) < 0:
-                raise ShapeError(f"layout {self.minor_to_major}: {name} must be >= 0, not {getattr(self, name)}")
+                raise ShapeError(
+                    codes.LAYOUT_NUMBER,
+                    f"layout {self.minor_to_major}: {name} must be >= 0, not {getattr(self, name)}",
+                )
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Layout is immutable; use replace()")
@@ -266,13 +277,13 @@ def read_layout(cursor: Cursor, rank: int | None = None) -> Layout:
         while cursor.accept(","):
             order.append(cursor.integer("minor_to_major"))
     if rank is not None and len(order) != rank:
-        cursor.fail_at(start, f"the shape has {rank} dimensions, but its layout orders {len(order)}")
+        cursor.fail_at(start, codes.LAYOUT_RANK, f"the shape has {rank} dimensions, but its layout orders {len(order)}")
     fields = _read_annotations(cursor) if cursor.accept(":") else {}
     cursor.expect("}", "to end the layout")
     try:
         return Layout(order, **fields)
     except ShapeError as error:
-        cursor.fail_at(start, str(error))
+        cursor.fail_at(start, error.code, error.message)
 
 
 def _read_annotations(cursor: Cursor) -> dict[str, Any]:
@@ -294,7 +305,9 @@ def _read_annotations(cursor: Cursor) -> dict[str, Any]:
     if cursor.accept_word("SC"):
         fields["split_configs"] = _read_split_configs(cursor)
     if cursor.peek("P"):
-        cursor.fail("a layout with a physical shape is for sparse arrays only, and HLO text has none")
+        cursor.fail(
+            codes.DENSE_LAYOUT, "a layout with a physical shape is for sparse arrays only, and HLO text has none"
+        )
     if cursor.accept_word("M"):
         # XLA reads a negative prefix and never prints it: a negative number means 0.
         number = _read_number(cursor, "dynamic shape metadata prefix bytes")
@@ -316,9 +329,11 @@ def _read_type(cursor: Cursor, what: str) -> PrimitiveType:
     try:
         result = PrimitiveType.from_text(word)
     except InvalidArgumentError:
-        cursor.fail_at(start, f"expected an integer type for the {what} type, found {word!r}")
+        cursor.fail_at(start, codes.LAYOUT_INDEX_TYPE, f"expected an integer type for the {what} type, found {word!r}")
     if not result.is_integral:
-        cursor.fail_at(start, f"the {what} type of a layout must be an integer type, not {result}")
+        cursor.fail_at(
+            start, codes.LAYOUT_INDEX_TYPE, f"the {what} type of a layout must be an integer type, not {result}"
+        )
     cursor.expect(")", f"after the {what} type")
     return result
 
@@ -363,6 +378,6 @@ def _read_level_types(cursor: Cursor) -> None:
         first = False
         start = cursor.skip()
         if cursor.word(_LEVEL_TYPES) not in ("D", "C", "S", "H"):
-            cursor.fail_at(start, f"expected {_LEVEL_TYPES}")
+            cursor.fail_at(start, text_codes.TOKEN, f"expected {_LEVEL_TYPES}")
         cursor.accept("+")
         cursor.accept("~")

@@ -15,6 +15,8 @@ import numpy as np
 
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.element_types import C64, F32, PRED, S32, Array, PrimitiveType, as_dtype
+from xlapy.base.error_codes import python_calls as call_codes
+from xlapy.base.error_codes import values as codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.literal_text import array_text
 from xlapy.base.shape import Shape
@@ -33,10 +35,14 @@ def check_numpy_limits(shape: Shape) -> None:
     NumPy limits the rank, and the byte size of an empty array as if its dimensions of size 0 had size 1.
     """
     if shape.rank > MAX_RANK:
-        raise ShapeError(f"{shape.to_text(layout=False)} has {shape.rank} dimensions; a value has at most {MAX_RANK}")
+        raise ShapeError(
+            codes.ARRAY_RANK,
+            f"{shape.to_text(layout=False)} has {shape.rank} dimensions; a value has at most {MAX_RANK}",
+        )
     if not shape.size and math.prod(d for d in shape.dimensions if d) * shape.dtype.itemsize >= 2**63:
         raise ShapeError(
-            f"{shape.to_text(layout=False)} has no elements, but its other sizes multiply to more than 64 bits hold"
+            codes.ARRAY_BYTES,
+            f"{shape.to_text(layout=False)} has no elements, but its other sizes multiply to more than 64 bits hold",
         )
 
 
@@ -62,7 +68,8 @@ class Literal:
 
     def __init__(self, *_values: object, **_options: object) -> None:
         raise InvalidArgumentError(
-            "make a Literal with Literal.of, array_of, tuple, token, from_flat, from_bytes or parse_literal"
+            call_codes.CONSTRUCTION,
+            "make a Literal with Literal.of, array_of, tuple, token, from_flat, from_bytes or parse_literal",
         )
 
     # -- making literals
@@ -94,7 +101,8 @@ class Literal:
         if not shape.is_array or array.shape != shape.dimensions or array.dtype != shape.dtype:
             given = f"{array.dtype.name}{list(array.shape)}"
             raise InvalidArgumentError(
-                f"a NumPy array {given} cannot be a literal of shape {shape.to_text(layout=False)}"
+                codes.LITERAL_SHAPE,
+                f"a NumPy array {given} cannot be a literal of shape {shape.to_text(layout=False)}",
             )
         frozen = not array.flags.writeable and array.base is None
         return _new(shape, array if frozen and array.flags.c_contiguous else np.array(array, order="C"))
@@ -133,7 +141,9 @@ class Literal:
     def from_flat(shape: Shape, values: Array) -> Literal:
         """The array literal of a vector that holds the elements in the order of `shape.layout`."""
         if values.size != shape.size:
-            raise InvalidArgumentError(f"{values.size} elements for a literal of {shape.to_text(layout=False)}")
+            raise InvalidArgumentError(
+                codes.LITERAL_SHAPE, f"{values.size} elements for a literal of {shape.to_text(layout=False)}"
+            )
         order = _axis_order(shape)
         stored = values.astype(shape.dtype, copy=False).reshape([shape.dimensions[axis] for axis in order])
         return _new(shape, np.array(stored.transpose(np.argsort(order)), order="C"))
@@ -148,7 +158,8 @@ class Literal:
             expected = (shape.size * bits + 7) // 8
         if len(data) != expected:
             raise InvalidArgumentError(
-                f"a literal of {shape.to_text(layout=False)} takes {expected} bytes, not {len(data)}"
+                codes.LITERAL_SHAPE,
+                f"a literal of {shape.to_text(layout=False)} takes {expected} bytes, not {len(data)}",
             )
         raw = np.frombuffer(data, np.uint8)
         if narrow:
@@ -164,7 +175,8 @@ class Literal:
         """The elements of an array literal, read-only. Raises InvalidArgumentError for tuples and tokens."""
         if self._array is None:
             raise InvalidArgumentError(
-                f"a literal of shape {self.shape.to_text(layout=False)} has no array of elements"
+                codes.ARRAY_SHAPE,
+                f"a literal of shape {self.shape.to_text(layout=False)} has no array of elements",
             )
         return self._array
 
@@ -204,7 +216,8 @@ class Literal:
         """The same elements with a shape that differs in layouts only."""
         if not self.shape.compatible(shape):
             raise InvalidArgumentError(
-                f"a literal of {self.shape.to_text(layout=False)} cannot have the shape {shape.to_text(layout=False)}"
+                codes.LITERAL_SHAPE,
+                f"a literal of {self.shape.to_text(layout=False)} cannot have the shape {shape.to_text(layout=False)}",
             )
         elements = _tuple(e.with_shape(s) for e, s in zip(self.elements, shape.tuple_shapes, strict=True))
         return _new(shape, self._array, elements, self.is_elided)
@@ -275,9 +288,9 @@ def _as_array(value: Any) -> Array:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgumentError(f"{value!r} cannot be converted to an array: {error}") from error
+        raise InvalidArgumentError(codes.ARRAY_VALUE, f"{value!r} cannot be converted to an array: {error}") from error
     if array.dtype.kind in "OUSMm":  # objects, text, dates
-        raise InvalidArgumentError(f"{value!r} cannot be converted to an array of numbers")
+        raise InvalidArgumentError(codes.ARRAY_VALUE, f"{value!r} cannot be converted to an array of numbers")
     return array
 
 
@@ -293,17 +306,19 @@ def _natural_type(array: Array, is_numpy: bool) -> PrimitiveType:
 def _convert(array: Array, element_type: PrimitiveType) -> Array:
     """Converts the elements. Raises InvalidArgumentError if a value is out of range of an integral type."""
     if element_type.dtype is None:
-        raise InvalidArgumentError(f"{element_type} is not the element type of an array")
+        raise InvalidArgumentError(codes.ARRAY_ELEMENT_TYPE, f"{element_type} is not the element type of an array")
     if array.dtype == element_type.dtype:
         return array
     if array.dtype.kind == "c" and not element_type.is_complex:
-        raise InvalidArgumentError(f"complex values do not fit in {element_type}")
+        raise InvalidArgumentError(codes.VALUE_RANGE, f"complex values do not fit in {element_type}")
     with np.errstate(all="ignore"):
         converted = array.astype(element_type.dtype)
         if element_type.is_integral:
             unchanged = (converted.astype(array.dtype) == array) & ((converted < 0) == (array < 0))
             if not unchanged.all():
-                raise InvalidArgumentError(f"the value {array[~unchanged].ravel()[0]} does not fit in {element_type}")
+                raise InvalidArgumentError(
+                    codes.VALUE_RANGE, f"the value {array[~unchanged].ravel()[0]} does not fit in {element_type}"
+                )
     return converted
 
 

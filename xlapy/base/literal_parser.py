@@ -22,6 +22,7 @@ import numpy as np
 
 from xlapy.base.cursor import Cursor, integer_from_text
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, PRED, Array, PrimitiveType
+from xlapy.base.error_codes import values as codes
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ParseError
 from xlapy.base.float_formats import FloatFormat
@@ -100,7 +101,7 @@ class _LiteralParser(Cursor):
         if shape.buffer_shape is not None:
             return self.read_literal(shape.buffer_shape)
         if not shape.is_array:
-            self.fail(f"a literal cannot have the shape {shape.to_text(layout=False)}")
+            self.fail(codes.LITERAL_KIND, f"a literal cannot have the shape {shape.to_text(layout=False)}")
         return self._read_array(shape)
 
     def read_shaped_literal(self, depth: int = 1) -> Literal:
@@ -117,7 +118,7 @@ class _LiteralParser(Cursor):
             self.position = sizes.end() if sizes else self.position
             return self.read_literal(shape)
         if depth > MAX_TUPLE_DEPTH:
-            self.fail(f"tuples nest deeper than {MAX_TUPLE_DEPTH} levels")
+            self.fail(codes.SHAPE_DEPTH, f"tuples nest deeper than {MAX_TUPLE_DEPTH} levels")
         elements: list[Literal] = []
         while not self.accept(")"):
             elements.append(self.read_shaped_literal(depth + 1))
@@ -157,6 +158,7 @@ class _ArrayParser:
         self.cursor = cursor
         self.shape = shape
         self.type = shape.element_type
+        self.shown = shape.to_text(layout=False)
         self.values: list[Any] = []
         self.payloads: list[tuple[int, bool, int]] = []
         """(component index, whether negative, payload) of each NaN."""
@@ -187,10 +189,12 @@ class _ArrayParser:
         try:
             return np.zeros(self.shape.dimensions, self.shape.dtype)
         except MemoryError:
-            self.cursor.fail(f"a literal of {self.shape.to_text(layout=False)} does not fit in memory")
+            self.cursor.fail(codes.LITERAL_MEMORY, f"a literal of {self.shown} does not fit in memory")
 
     def _fail_at_token(self) -> NoReturn:
-        self.cursor.fail(f"expected a value of {self.shape.to_text(layout=False)}, found {self.cursor.describe_next()}")
+        self.cursor.fail(
+            codes.LITERAL_ELEMENT, f"expected a value of {self.shown}, found {self.cursor.describe_next()}"
+        )
 
     def _read_token(self, match: re.Match[str]) -> None:
         kind = match.lastgroup or ""
@@ -206,7 +210,7 @@ class _ArrayParser:
             self._read_complex(match.end(), start)
             return
         elif word == ")":
-            self.cursor.fail_at(start, "unexpected ')' in a literal")
+            self.cursor.fail_at(start, codes.LITERAL_BRACES, "unexpected ')' in a literal")
         else:
             self._add_element(kind, word, start)
         self.cursor.position = match.end()
@@ -216,7 +220,8 @@ class _ArrayParser:
         if self.level > self.shape.rank:
             self.cursor.fail_at(
                 start,
-                f"{self.shape.to_text(layout=False)} takes {self.shape.rank} levels of braces, but there are more",
+                codes.LITERAL_BRACES,
+                f"{self.shown} takes {self.shape.rank} levels of braces, but there are more",
             )
         if self.level > 1:
             self._count_element(self.level - 2, start)
@@ -227,20 +232,21 @@ class _ArrayParser:
         if self.counts[axis] > self.shape.dimensions[axis]:
             self.cursor.fail_at(
                 start,
-                f"expected {self.shape.dimensions[axis]} elements along "
-                f"dimension {axis} of {self.shape.to_text(layout=False)} "
+                codes.LITERAL_SIZE,
+                f"expected {self.shape.dimensions[axis]} elements along dimension {axis} of {self.shown} "
                 f"in element {self._index_text(axis)}, but there are more",
             )
 
     def _close_brace(self, start: int) -> None:
         if self.level == 0:
-            self.cursor.fail_at(start, "unexpected '}' in a literal")
+            self.cursor.fail_at(start, codes.LITERAL_BRACES, "unexpected '}' in a literal")
         self.level -= 1
         count, size = self.counts[self.level], self.shape.dimensions[self.level]
         if count != size:
             self.cursor.fail_at(
                 start,
-                f"expected {size} elements along dimension {self.level} of {self.shape.to_text(layout=False)} "
+                codes.LITERAL_SIZE,
+                f"expected {size} elements along dimension {self.level} of {self.shown} "
                 f"in element {self._index_text(self.level)}, but there are {count}",
             )
         self.counts[self.level] = 0
@@ -251,7 +257,9 @@ class _ArrayParser:
 
     def _elide(self, start: int) -> None:
         if self.level != 1:
-            self.cursor.fail_at(start, f"'...' must be inside one pair of braces, but it is inside {self.level}")
+            self.cursor.fail_at(
+                start, codes.LITERAL_BRACES, f"'...' must be inside one pair of braces, but it is inside {self.level}"
+            )
         self.counts[0] = self.shape.dimensions[0]
         self.elided = True
 
@@ -260,7 +268,8 @@ class _ArrayParser:
         if not self.type.is_complex:
             self.cursor.fail_at(
                 start,
-                f"parentheses are for complex numbers, and this is an element of {self.shape.to_text(layout=False)}",
+                codes.LITERAL_ELEMENT,
+                f"parentheses are for complex numbers, and this is an element of {self.shown}",
             )
         self._check_level(start)
         real, imaginary = self._read_component(after), self._read_component(None)
@@ -285,7 +294,7 @@ class _ArrayParser:
         self._check_level(start)
         if self.type.is_complex:
             self.cursor.fail_at(
-                start, f"an element of {self.shape.to_text(layout=False)} is written (real, imaginary), not {word}"
+                start, codes.LITERAL_ELEMENT, f"an element of {self.shown} is written (real, imaginary), not {word}"
             )
         if self.type.is_floating:
             value: Any = self._to_float(kind, word, start, len(self.values))
@@ -295,7 +304,7 @@ class _ArrayParser:
             value = self._to_integer(word, start)
         else:
             self.cursor.fail_at(
-                start, f"expected an integer for an element of {self.shape.to_text(layout=False)}, found {word}"
+                start, codes.LITERAL_ELEMENT, f"expected an integer for an element of {self.shown}, found {word}"
             )
         self.values.append(value)
 
@@ -308,17 +317,18 @@ class _ArrayParser:
         elif self.level:  # an element outside all braces is the first one
             self.cursor.fail_at(
                 start,
-                f"an element of {self.shape.to_text(layout=False)} needs {rank} levels of braces, not {self.level}",
+                codes.LITERAL_BRACES,
+                f"an element of {self.shown} needs {rank} levels of braces, not {self.level}",
             )
         elif not self.shape.size:
-            self.cursor.fail_at(start, f"{self.shape.to_text(layout=False)} has no elements, but there is one")
+            self.cursor.fail_at(start, codes.LITERAL_SIZE, f"{self.shown} has no elements, but there is one")
 
     # -- numbers
 
     def _to_integer(self, word: str, start: int) -> int:
         value = integer_from_text(word)
         if not -(2**63) <= value < 2**64:
-            self.cursor.fail_at(start, f"the integer {word[:40]} does not fit in 64 bits")
+            self.cursor.fail_at(start, codes.VALUE_RANGE, f"the integer {word[:40]} does not fit in 64 bits")
         if self.type is PRED:
             return value != 0
         bits, signed = self.type.bits, self.type.is_signed
@@ -335,8 +345,8 @@ class _ArrayParser:
     def _fail_out_of_range(self, word: str, start: int, interval: str) -> NoReturn:
         self.cursor.fail_at(
             start,
-            f"the value {word} is out of range for {self.type} in a "
-            f"literal of {self.shape.to_text(layout=False)}: {interval}",
+            codes.VALUE_RANGE,
+            f"the value {word} is out of range for {self.type} in a literal of {self.shown}: {interval}",
         )
 
     def _to_float(self, kind: str, word: str, start: int, index: int) -> float:
@@ -346,7 +356,7 @@ class _ArrayParser:
             return self._check_range(_from_hexadecimal(word), word, start)
         if kind not in ("float", "integer", "infinity"):
             self.cursor.fail_at(
-                start, f"expected a number for an element of {self.shape.to_text(layout=False)}, found {word}"
+                start, codes.LITERAL_ELEMENT, f"expected a number for an element of {self.shown}, found {word}"
             )
         value = float(word)
         if kind != "infinity":
@@ -370,11 +380,9 @@ class _ArrayParser:
         if "(" in word:
             payload = int(word[word.index("(") + 1 : -1], 16)
             bits = self.type.component_type.float_format.nan_payload_bits
-            if not bits:
-                self.cursor.fail_at(start, f"NaN payload 0x{payload:x}: {self.type} has no NaN payloads")
             if not 0 < payload < 1 << bits:
-                limits = f"0x1 to 0x{(1 << bits) - 1:x}"
-                self.cursor.fail_at(start, f"NaN payload 0x{payload:x} is out of range for {self.type}: {limits}")
+                allowed = f"0x1 to 0x{(1 << bits) - 1:x}" if bits else "no NaN payloads"
+                self.cursor.fail_at(start, codes.NAN_PAYLOAD, f"NaN payload 0x{payload:x}: {self.type} has {allowed}")
         negative = word.startswith("-")
         self.payloads.append((index, negative, payload))
         return -math.nan if negative else math.nan

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.error_codes import python_calls as codes
 from xlapy.base.errors import InvalidArgumentError
 
 
@@ -19,12 +20,14 @@ def load_user_code(name: str) -> None:
     """
     if not name.endswith(".py"):
         if importlib.util.find_spec(name.partition(".")[0]) is None:
-            raise InvalidArgumentError(f"there is no module {name!r} to load; names of files end with .py")
+            raise InvalidArgumentError(
+                codes.USER_CODE, f"there is no module {name!r} to load; names of files end with .py"
+            )
         import_module(name)
         return
     path = Path(name)
     if not path.is_file():
-        raise InvalidArgumentError(f"there is no file {name} to load")
+        raise InvalidArgumentError(codes.USER_CODE, f"there is no file {name} to load")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

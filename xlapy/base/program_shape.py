@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.cursor import Cursor
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import values as value_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape, read_shape
 
@@ -32,8 +34,9 @@ class ProgramShape:
         self.parameter_names: tuple[str, ...] = tuple(parameter_names) or ("",) * len(self.parameters)
         if len(self.parameter_names) != len(self.parameters):
             raise ShapeError(
+                value_codes.PARAMETER_NAMES,
                 f"a program shape of {len(self.parameters)} parameters cannot have "
-                f"{len(self.parameter_names)} parameter names"
+                f"{len(self.parameter_names)} parameter names",
             )
 
     @classmethod
@@ -85,7 +88,7 @@ def read_program_shape(cursor: Cursor) -> ProgramShape:
             cursor.expect(",", "or ')' after a parameter")
         name = cursor.consume(_NAME)
         if name is None:
-            cursor.fail(f"expected a parameter name, found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected a parameter name, found {cursor.describe_next()}")
         cursor.expect(":", "after the parameter name")
         names.append("" if name == "(unknown)" else name.lstrip("%"))
         shapes.append(read_shape(cursor))

@@ -15,6 +15,9 @@ from xlapy.base.arguments.arrays import array_argument
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import python_calls as call_codes
+from xlapy.base.error_codes import values as codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.layout import Layout, read_layout
 from xlapy.base.shape_fields import DEFAULT, MAX_TUPLE_DEPTH, DefaultLayout, check_array_fields, check_tuple
@@ -84,7 +87,7 @@ class Shape:
     _text_without_layout: str | None
 
     def __init__(self) -> None:
-        raise InvalidArgumentError("make a Shape with Shape.array, scalar, tuple, token, opaque, buffer, of or parse")
+        raise InvalidArgumentError(call_codes.CONSTRUCTION, "make a Shape with Shape.array, tuple, of or parse")
 
     # -- making shapes
 
@@ -135,7 +138,7 @@ class Shape:
     def buffer(shape: Shape) -> Shape:
         """The shape of a buffer that holds an array, printed `b(f32[2])`. Raises ShapeError for other shapes."""
         if not shape.is_array:
-            raise ShapeError(f"a buffer holds an array, not {shape.to_text(layout=False)}")
+            raise ShapeError(codes.BUFFER_SHAPE, f"a buffer holds an array, not {shape.to_text(layout=False)}")
         return _new(BUFFER, (), (), None, (), shape)
 
     @staticmethod
@@ -190,8 +193,8 @@ class Shape:
     def size(self) -> int:
         """Number of elements, dynamic dimensions at their bounds. Raises ShapeError if there is no such number."""
         if self._size < 0:
-            reason = "has an unbounded dimension" if self.is_array else "is not an array"
-            raise ShapeError(f"{self.to_text(layout=False)} {reason}, so it has no element count")
+            self._require_array("element count")
+            raise ShapeError(codes.BOUNDED_DIMENSIONS, f"{self.to_text(layout=False)} is unbounded: it has no size")
         return self._size
 
     @property
@@ -209,7 +212,7 @@ class Shape:
         """The NumPy dtype of the elements. Raises ShapeError if the shape is not an array."""
         dtype = self.element_type.dtype
         if dtype is None:
-            raise ShapeError(f"{self.to_text(layout=False)} is not an array, so it has no dtype")
+            raise ShapeError(codes.ARRAY_SHAPE, f"{self.to_text(layout=False)} is not an array, so it has no dtype")
         return dtype
 
     def to_text(self, layout: bool = True) -> str:
@@ -279,9 +282,8 @@ class Shape:
         path, shape = _tuple(index_path), self
         for position in path:
             if not 0 <= position < len(shape.tuple_shapes):
-                raise ShapeError(
-                    f"{self.to_text(layout=False)} has no element at tuple index {{{','.join(map(str, path))}}}"
-                )
+                index = ",".join(map(str, path))
+                raise ShapeError(codes.TUPLE_INDEX, f"{self.to_text(layout=False)} has no element at {{{index}}}")
             shape = shape.tuple_shapes[position]
         return shape
 
@@ -306,7 +308,7 @@ class Shape:
 
     def _require_array(self, what: str) -> None:
         if not self.is_array:
-            raise ShapeError(f"{self.to_text(layout=False)} is not an array, so it can have no other {what}")
+            raise ShapeError(codes.ARRAY_SHAPE, f"{self.to_text(layout=False)} is not an array, so it has no {what}")
 
     # -- Python's protocols
 
@@ -451,7 +453,7 @@ def read_shape(cursor: Cursor, depth: int = 0) -> Shape:
     """Reads the shape at the cursor, inside of `depth` other shapes. Raises ParseError."""
     start = cursor.skip()
     if depth > MAX_TUPLE_DEPTH:
-        cursor.fail(f"the shape nests deeper than {MAX_TUPLE_DEPTH} levels")
+        cursor.fail(codes.SHAPE_DEPTH, f"the shape nests deeper than {MAX_TUPLE_DEPTH} levels")
     if cursor.consume(BUFFER_START):
         inner = read_shape(cursor, depth + 1)
         cursor.expect(")", "to end the buffer shape")
@@ -464,7 +466,7 @@ def read_shape(cursor: Cursor, depth: int = 0) -> Shape:
         return _SHAPES_BY_TEXT[known[0]]
     word = cursor.consume(TYPE_WORD)
     if word is None:
-        cursor.fail(f"expected a shape, found {cursor.describe_next()}")
+        cursor.fail(text_codes.TOKEN, f"expected a shape, found {cursor.describe_next()}")
     found = _read_array(cursor, TYPES_BY_WORD[word], start)
     if cursor.position - start < _MAX_CACHED_CHARACTERS:
         _store(_SHAPES_BY_TEXT, cursor.text[start : cursor.position], found)
@@ -484,7 +486,7 @@ def _read_array(cursor: Cursor, element_type: PrimitiveType, start: int) -> Shap
     sizes, dynamic = read_sizes(cursor)
     if not element_type.is_array:
         if sizes:
-            cursor.fail_at(start, f"{element_type} takes no dimensions")
+            cursor.fail_at(start, codes.ARRAY_SHAPE, f"{element_type} takes no dimensions")
         return _TOKEN if element_type is TOKEN else _OPAQUE
     layout = read_layout(cursor, len(sizes)) if layout_follows(cursor) else DEFAULT
     return _make_or_fail(cursor, start, lambda: Shape.array(element_type, sizes, dynamic, layout))
@@ -495,4 +497,4 @@ def _make_or_fail(cursor: Cursor, start: int, make: Callable[[], Shape]) -> Shap
     try:
         return make()
     except ShapeError as error:
-        cursor.fail_at(start, str(error))
+        cursor.fail_at(start, error.code, error.message)

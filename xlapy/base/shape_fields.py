@@ -12,6 +12,7 @@ from typing import Final
 
 from xlapy.base.cursor import INT64_MAX
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import values as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.layout import Layout
 
@@ -45,10 +46,14 @@ def check_tuple(depths: Sequence[int], nodes: int) -> None:
     """Raises ShapeError if a tuple nests too deep or holds too much. depths: of its elements."""
     depth = 1 + max(depths, default=0)
     if depth > MAX_TUPLE_DEPTH:
-        raise ShapeError(f"tuples nest {depth} deep, and {MAX_TUPLE_DEPTH} is the most a shape may have")
+        raise ShapeError(
+            codes.SHAPE_DEPTH, f"tuples nest {depth} deep, and {MAX_TUPLE_DEPTH} is the most a shape may have"
+        )
 
     if nodes > MAX_TUPLE_NODES:
-        raise ShapeError(f"a tuple holds {nodes} tuples and leaves, and {MAX_TUPLE_NODES} is the most it may hold")
+        raise ShapeError(
+            codes.TUPLE_NODES, f"a tuple holds {nodes} tuples and leaves, and {MAX_TUPLE_NODES} is the most it may hold"
+        )
 
 
 def check_array_fields(
@@ -62,22 +67,28 @@ def check_array_fields(
     The number of elements is -1 if a dimension is unbounded. Raises ShapeError.
     """
     if not element_type.is_array:
-        raise ShapeError(f"{element_type} is not the element type of an array")
+        raise ShapeError(codes.ARRAY_ELEMENT_TYPE, f"{element_type} is not the element type of an array")
     if len(sizes) > MAX_ARRAY_RANK:
-        raise ShapeError(f"an array has at most {MAX_ARRAY_RANK} dimensions, not {len(sizes)}")
+        raise ShapeError(codes.ARRAY_RANK, f"an array has at most {MAX_ARRAY_RANK} dimensions, not {len(sizes)}")
     try:
         sizes = tuple([index(size) for size in sizes])
     except TypeError as error:
-        raise ShapeError(f"{element_type}{list(sizes)}: dimension sizes must be integers") from error
+        raise ShapeError(
+            codes.DIMENSION_SIZE, f"{element_type}{list(sizes)}: dimension sizes must be integers"
+        ) from error
     dynamic = (False,) * len(sizes) if flags is None else tuple([bool(flag) for flag in flags])
     if len(dynamic) != len(sizes):
-        raise ShapeError(f"{element_type}{list(sizes)}: {len(sizes)} dimensions, but {len(dynamic)} dynamic flags")
+        raise ShapeError(
+            codes.DYNAMIC_FLAGS,
+            f"{element_type}{list(sizes)}: {len(sizes)} dimensions, but {len(dynamic)} dynamic flags",
+        )
     size = element_count(element_type, sizes, dynamic)
     chosen = Layout.default(len(sizes)) if isinstance(layout, DefaultLayout) else layout
     if chosen is not None and chosen.rank != len(sizes):
         raise ShapeError(
+            codes.LAYOUT_RANK,
             f"{element_type}{list(sizes)}: the shape has {len(sizes)} dimensions, "
-            f"but its layout {chosen} orders {chosen.rank}"
+            f"but its layout {chosen} orders {chosen.rank}",
         )
     return sizes, dynamic, chosen, size
 
@@ -89,14 +100,17 @@ def element_count(element_type: PrimitiveType, sizes: tuple[int, ...], dynamic: 
         if size == UNBOUNDED and is_dynamic:
             unbounded = True
         elif not 0 <= size <= INT64_MAX:
-            raise ShapeError(f"{element_type}{list(sizes)}: dimension {number} has the size {size}")
+            raise ShapeError(
+                codes.DIMENSION_SIZE, f"{element_type}{list(sizes)}: dimension {number} has the size {size}"
+            )
     if unbounded:
         return -1
     count = bounded_product(sizes)
     if count * max(element_type.byte_size, 1) > INT64_MAX:
         shown = f"{count} elements" if count <= INT64_MAX else "more than 2**63 elements"
         raise ShapeError(
-            f"{element_type}{list(sizes)}: {shown} of {element_type.byte_size} bytes do not fit in a 64-bit byte count"
+            codes.ARRAY_BYTES,
+            f"{element_type}{list(sizes)}: {shown} of {element_type.byte_size} bytes do not fit in a 64-bit byte count",
         )
     return count
 

@@ -9,6 +9,7 @@ import re
 
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import ALL_TYPES, OPAQUE_TYPE, TOKEN
+from xlapy.base.error_codes import values as codes
 from xlapy.base.shape_fields import UNBOUNDED
 
 TYPES_BY_WORD = {t.text: t for t in ALL_TYPES if t.is_array or t in (TOKEN, OPAQUE_TYPE)}
@@ -63,5 +64,5 @@ def _read_size(cursor: Cursor) -> int:
     start = cursor.skip()
     size = cursor.integer("a dimension size")
     if size < 0:
-        cursor.fail_at(start, f"a dimension size must be >= 0, not {size}")
+        cursor.fail_at(start, codes.DIMENSION_SIZE, f"a dimension size must be >= 0, not {size}")
     return size

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NoReturn, Protocol
 
+from xlapy.base.error_codes import editing as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.base.value import Value
@@ -97,7 +98,8 @@ class SingleDevice:
 
 def _raise_not_connected(instruction: Instruction, peer: str) -> NoReturn:
     raise ExecutionError(
-        f"{describe_instruction(instruction)}: the program runs without a connection to {peer}; run it with a Client"
+        codes.CONNECTION,
+        f"{describe_instruction(instruction)}: the program runs without a connection to {peer}; run it with a Client",
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.arguments.copying import not_copied
+from xlapy.base.error_codes import editing as codes
 from xlapy.base.errors import UnknownNameError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.instruction import Instruction
@@ -102,7 +103,7 @@ class Computation:
         for instruction in self._instructions:
             if instruction.name == name:
                 return instruction
-        raise UnknownNameError(f"computation {self.name} has no instruction {name!r}")
+        raise UnknownNameError(codes.NAME_IN_MODULE, f"computation {self.name} has no instruction {name!r}")
 
     def __iter__(self) -> Iterator[Instruction]:
         return iter(self._instructions)

@@ -10,6 +10,8 @@ from bisect import insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 
+from xlapy.base.error_codes import editing as edit_codes
+from xlapy.base.error_codes import modules as module_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
@@ -79,7 +81,9 @@ def create(
 def append(computation: Computation, instruction: Instruction) -> None:
     """Appends an instruction that has no computation yet, adds its edges, and makes its name unique in the module."""
     if instruction.parent is not None:
-        raise InvalidArgumentError(f"{instruction.name} is already part of computation {instruction.parent.name}")
+        raise InvalidArgumentError(
+            edit_codes.ONE_OWNER, f"{instruction.name} is already part of computation {instruction.parent.name}"
+        )
     if computation.module is not None:
         instruction.name = computation.module.instruction_names.unique(instruction.name)
     append_with_name(computation, instruction)
@@ -112,7 +116,9 @@ def _add_user(operand: Instruction, user: Instruction) -> None:
 def set_root(computation: Computation, root: Instruction) -> None:
     """Makes an instruction the root of its computation."""
     if root not in computation:
-        raise InvalidArgumentError(f"{root.name} is not part of computation {computation.name}")
+        raise InvalidArgumentError(
+            module_codes.SAME_COMPUTATION, f"{root.name} is not part of computation {computation.name}"
+        )
     computation.root = root
     computation._program_shape = None
 
@@ -162,8 +168,9 @@ def replace_uses(
     """Replaces an instruction in its users, and as the root. The shapes must be equal except for layouts."""
     if not instruction.shape.compatible(replacement.shape):
         raise InvalidArgumentError(
+            edit_codes.REPLACEMENT_SHAPE,
             f"cannot replace {instruction.name} of shape {instruction.shape.to_text(layout=False)} "
-            f"by {replacement.name} of shape {replacement.shape.to_text(layout=False)}"
+            f"by {replacement.name} of shape {replacement.shape.to_text(layout=False)}",
         )
     for user in instruction.users:
         if user is not replacement and user not in except_in:
@@ -238,7 +245,9 @@ def _forget_order(instruction: Instruction) -> None:
 def add_control_edge(before: Instruction, after: Instruction) -> None:
     """Adds a control edge: `after` runs after `before`, which is in the same computation."""
     if before.parent is not after.parent:
-        raise InvalidArgumentError(f"{before.name} and {after.name} are in different computations")
+        raise InvalidArgumentError(
+            module_codes.SAME_COMPUTATION, f"{before.name} and {after.name} are in different computations"
+        )
     if after._control_predecessors is None:
         after._control_predecessors = {}
     if before._control_successors is None:
@@ -268,12 +277,15 @@ def remove(instruction: Instruction) -> None:
     computation = instruction.parent
     if computation is None or instruction.has_users or computation.root is instruction:
         raise InvalidArgumentError(
-            f"cannot remove {instruction.name}: it has users, is the root or is in no computation"
+            edit_codes.REMOVED_IN_USE,
+            f"cannot remove {instruction.name}: it has users, is the root or is in no computation",
         )
     if is_parameter(instruction):
-        raise InvalidArgumentError(f"cannot remove parameter {instruction.name}: it is part of the signature")
+        raise InvalidArgumentError(
+            edit_codes.REMOVED_IN_USE, f"cannot remove parameter {instruction.name}: it is part of the signature"
+        )
     if instruction.has_control_edges:
-        raise InvalidArgumentError(f"cannot remove {instruction.name}: it has control edges")
+        raise InvalidArgumentError(edit_codes.REMOVED_IN_USE, f"cannot remove {instruction.name}: it has control edges")
     set_operands(instruction, ())
     set_computations(instruction, ())
     del computation._instructions[instruction]
@@ -285,7 +297,9 @@ def remove_parameter(parameter: Instruction) -> None:
     """Removes an unused parameter and renumbers the parameters after it. Does not change the operands of callers."""
     computation = parameter.parent
     if computation is None or not is_parameter(parameter) or parameter.has_users or parameter.is_root:
-        raise InvalidArgumentError(f"cannot remove {parameter.name}: it is used, is the root or is not a parameter")
+        raise InvalidArgumentError(
+            edit_codes.REMOVED_IN_USE, f"cannot remove {parameter.name}: it is used, is the root or is not a parameter"
+        )
     computation.parameters.remove(parameter)
     for behind in computation.parameters[parameter.parameter_number :]:
         behind.attributes = behind.attributes.replace(number=behind.parameter_number - 1)
@@ -299,7 +313,9 @@ def remove_computation(computation: Computation) -> None:
     """Removes a computation from its module; raises `InvalidArgumentError` if it has callers or is the entry."""
     module = computation.module
     if module is None or computation._callers or module.entry is computation:
-        raise InvalidArgumentError(f"cannot remove computation {computation.name}: it is called or is the entry")
+        raise InvalidArgumentError(
+            edit_codes.REMOVED_IN_USE, f"cannot remove computation {computation.name}: it is called or is the entry"
+        )
     for instruction in computation:
         set_computations(instruction, ())
     del module._computations[computation]
@@ -310,7 +326,9 @@ def reorder(computation: Computation, order: Iterable[Instruction]) -> None:
     """Reorders the instructions of a computation; `order` must contain each of them once."""
     ordered = dict.fromkeys(order)
     if ordered.keys() != computation._instructions.keys():
-        raise InvalidArgumentError(f"the new order does not contain each instruction of {computation.name} once")
+        raise InvalidArgumentError(
+            edit_codes.COMPLETE_ORDER, f"the new order does not contain each instruction of {computation.name} once"
+        )
     computation._instructions = ordered
     computation._post_order = computation._called = None
 
@@ -319,7 +337,9 @@ def reorder_computations(module: Module, order: Iterable[Computation]) -> None:
     """Reorders the computations of a module; `order` must contain each of them once."""
     ordered = dict.fromkeys(order)
     if ordered.keys() != module._computations.keys():
-        raise InvalidArgumentError(f"the new order does not contain each computation of {module.name} once")
+        raise InvalidArgumentError(
+            edit_codes.COMPLETE_ORDER, f"the new order does not contain each computation of {module.name} once"
+        )
     module._computations = ordered
 
 

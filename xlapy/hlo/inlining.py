@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise, product
 
+from xlapy.base.error_codes import editing as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -27,7 +28,7 @@ def inline_call(call: Instruction) -> Instruction:
     """
     computation = call.parent
     if computation is None or len(call.computations) != 1:
-        raise InvalidArgumentError(f"{call.name} is not a call inside a computation")
+        raise InvalidArgumentError(codes.INLINED_CALL, f"{call.name} is not a call inside a computation")
     callee = call.computations[0]
     made: dict[Instruction, Instruction] = {}
     for instruction in post_order(callee):

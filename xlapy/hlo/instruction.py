@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.arguments.copying import not_copied
+from xlapy.base.error_codes import editing as codes
 from xlapy.base.errors import IndexRangeError, UnknownAttributeError, UnknownNameError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -137,7 +138,8 @@ class Instruction:
             return self.operands[index]
         except IndexError as error:
             raise IndexRangeError(
-                f"{self.name} ({self.op.name}) has {len(self.operands)} operands, asked for operand {index}"
+                codes.OPERAND_NUMBER,
+                f"{self.name} ({self.op.name}) has {len(self.operands)} operands, asked for operand {index}",
             ) from error
 
     def attributes_as(self, attributes_class: type[A]) -> A:
@@ -148,7 +150,9 @@ class Instruction:
         attributes = self.attributes
         if not isinstance(attributes, attributes_class):
             name = attributes_class.__name__
-            raise UnknownAttributeError(f"{self.name} ({self.op.name}) has {type(attributes).__name__}, not {name}")
+            raise UnknownAttributeError(
+                codes.ATTRIBUTE_NAME, f"{self.name} ({self.op.name}) has {type(attributes).__name__}, not {name}"
+            )
         return attributes
 
     # Attributes that many rules read, under the names that XLA's HloInstruction gives them.
@@ -191,14 +195,14 @@ class Instruction:
             if not name.startswith("_") and hasattr(attributes, name):
                 return getattr(attributes, name)
             op: OpDef = object.__getattribute__(self, "op")
-            raise UnknownAttributeError(f"{op.name} has no attribute {name!r}")
+            raise UnknownAttributeError(codes.ATTRIBUTE_NAME, f"{op.name} has no attribute {name!r}")
 
     def computation(self, key: str) -> Computation:
         """The called computation in the slot with this key (`to_apply`, `condition`, `body`, `calls`, `select` ...)."""
         for slot_key, computation in zip(self.computation_keys, self.computations, strict=False):
             if slot_key == key:
                 return computation
-        raise UnknownNameError(f"{self.name} ({self.op.name}) calls no computation as {key!r}")
+        raise UnknownNameError(codes.NAME_IN_MODULE, f"{self.name} ({self.op.name}) calls no computation as {key!r}")
 
     @property
     def computation_keys(self) -> tuple[str, ...]:

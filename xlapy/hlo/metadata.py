@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.opcodes.attributes.codecs import INTEGERS, AttributeCodec, escape
 
@@ -65,9 +66,9 @@ class MetadataCodec(AttributeCodec[OpMetadata]):
             cursor.accept(",")
             match = cursor.match(_KEY)
             if match is None:
-                cursor.fail('expected a metadata field such as op_name="add", or }')
+                cursor.fail(codes.TOKEN, 'expected a metadata field such as op_name="add", or }')
             if match[1] in values:
-                cursor.fail(f"metadata entry {match[1]!r} is given twice")
+                cursor.fail(codes.REPEATED_KEY, f"metadata entry {match[1]!r} is given twice")
             values[match[1]] = self._entry(cursor, match[1])
         return OpMetadata(**values)
 
@@ -81,11 +82,13 @@ class MetadataCodec(AttributeCodec[OpMetadata]):
         if key in _INTEGER_FIELDS:
             number = cursor.integer()
             if not -(2**31) <= number < 2**31:
-                cursor.fail(f"metadata entry {key} = {number} does not fit in 32 bits")
+                cursor.fail(codes.INTEGER_RANGE, f"metadata entry {key} = {number} does not fit in 32 bits")
             return number
         if key == "profile_type":
             return INTEGERS.read(cursor)
-        return cursor.fail(f"unknown metadata entry {key!r}; expected one of {', '.join(_FIELD_ORDER)}")
+        return cursor.fail(
+            codes.UNKNOWN_KEY, f"unknown metadata entry {key!r}; expected one of {', '.join(_FIELD_ORDER)}"
+        )
 
 
 def metadata_text(metadata: OpMetadata, *, only_op_name: bool = False) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import editing as codes
 from xlapy.base.errors import UnknownNameError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.computation import Computation
@@ -133,7 +134,7 @@ class Module:
         for computation in self._computations:
             if computation.name == name:
                 return computation
-        raise UnknownNameError(f"module {self.name} has no computation {name!r}")
+        raise UnknownNameError(codes.NAME_IN_MODULE, f"module {self.name} has no computation {name!r}")
 
     def to_text(self, **options: Any) -> str:
         """The module as HLO text; the options are the fields of `xlapy.text.PrintOptions`."""

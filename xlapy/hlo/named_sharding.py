@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from xlapy.base.error_codes import annotations as annotation_codes
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.metadata import METADATA, OpMetadata
@@ -136,7 +138,7 @@ def _check(cursor: HloCursor, mesh: Mesh, axes: Sequence[AxisRef]) -> None:
     try:
         check_axes(axes, mesh)
     except ShapeError as error:
-        cursor.fail(str(error))
+        cursor.fail(error.code, error.message)
 
 
 def _read_dimensions(cursor: HloCursor, mesh: Mesh) -> NamedSharding:
@@ -151,9 +153,9 @@ def _read_dimensions(cursor: HloCursor, mesh: Mesh) -> NamedSharding:
         cursor.expect(",")
         word = cursor.match(_WORD)
         if word is None or not word[2]:
-            cursor.fail("expected replicated=, unreduced=, manual= or metadata=")
+            cursor.fail(text_codes.TOKEN, "expected replicated=, unreduced=, manual= or metadata=")
         if word[1] in axes:
-            cursor.fail(f"{word[1]}= is given twice")
+            cursor.fail(text_codes.REPEATED_KEY, f"{word[1]}= is given twice")
         if word[1] == "unreduced":
             reduction, axes[word[1]] = _read_unreduced(cursor, mesh)
         else:
@@ -171,12 +173,17 @@ def _read_dimensions(cursor: HloCursor, mesh: Mesh) -> NamedSharding:
 def _check_disjoint(cursor: HloCursor, mesh: Mesh, axes: list[AxisRef]) -> None:
     """Fails unless each axis or sub-axis of the mesh is used at most once."""
     if len(axes) > MAX_AXIS_REFERENCES:
-        cursor.fail(f"a sharding names at most {MAX_AXIS_REFERENCES} axes and sub-axes, not {len(axes)}")
+        cursor.fail(
+            annotation_codes.SHARDING_AXES,
+            f"a sharding names at most {MAX_AXIS_REFERENCES} axes and sub-axes, not {len(axes)}",
+        )
     for index, first in enumerate(axes):
         for second in axes[index + 1 :]:
             if not disjoint(first, second):
                 texts = f"{first.to_text(mesh)} and {second.to_text(mesh)}"
-                cursor.fail(f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
+                cursor.fail(
+                    annotation_codes.SHARDING_AXES, f"axes {texts} of {mesh.to_text()} overlap or cannot coexist"
+                )
 
 
 def short_form(mesh: Mesh, replicated: Axes, unreduced: Axes, manual: Axes) -> NamedForm:
@@ -200,7 +207,7 @@ def _read_dimension(cursor: HloCursor, mesh: Mesh) -> DimensionSharding:
         if axes or not closed:
             cursor.expect(",")
         if not closed:
-            cursor.fail("nothing may follow ? in a dimension's sharding")
+            cursor.fail(annotation_codes.SHARDING_PARTS, "nothing may follow ? in a dimension's sharding")
         if cursor.accept("?"):
             closed = False
         else:

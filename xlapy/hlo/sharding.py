@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from xlapy.base.arguments.checking import checked_class
+from xlapy.base.error_codes import annotations as annotation_codes
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
@@ -91,7 +93,8 @@ class Sharding:
             return
         if (self.kind is ShardingKind.TUPLE) != shape.is_tuple:
             raise ShapeError(
-                f"sharding {self} of {'one array' if shape.is_tuple else 'a tuple'} on {shape.to_text(layout=False)}"
+                annotation_codes.SHARDING_SHAPE,
+                f"sharding {self} of {'one array' if shape.is_tuple else 'a tuple'} on {shape.to_text(layout=False)}",
             )
         if not shape.is_tuple:
             self._check_array(shape)
@@ -99,26 +102,31 @@ class Sharding:
         leaves = list(shape.leaves())
         if len(self.elements) != len(leaves) and (leaves or len(self.elements) > 1):  # () takes one sharding, or none
             raise ShapeError(
-                f"sharding {self} has {len(self.elements)} elements, {shape.to_text(layout=False)} {len(leaves)} leaves"
+                annotation_codes.SHARDING_SHAPE,
+                f"sharding {self} has {len(self.elements)} elements, "
+                f"{shape.to_text(layout=False)} has {len(leaves)} leaves",
             )
         for element, (_, leaf) in zip(self.elements, leaves, strict=False):
             element.check(leaf)
 
     def _check_array(self, shape: Shape) -> None:
         if self.kind is ShardingKind.MAXIMAL and self.device < 0:
-            raise ShapeError(f"sharding {self} names a negative device")
+            raise ShapeError(annotation_codes.SHARDING_DEVICES, f"sharding {self} names a negative device")
         if self.named is not None:
             rank = len(self.named.dimensions) if self.named.form is NamedForm.DIMENSIONS else shape.rank
         elif self.tiles is not None:
             rank = self.data_rank
             devices = self.tiles.devices
             if isinstance(devices, tuple) and (len(set(devices)) != len(devices) or min(devices) < 0):
-                raise ShapeError(f"sharding {self} does not name a distinct device for each tile")
+                raise ShapeError(
+                    annotation_codes.SHARDING_DEVICES, f"sharding {self} does not name a distinct device for each tile"
+                )
         else:
             return
         if rank != shape.rank:
             raise ShapeError(
-                f"sharding {self} splits {rank} dimensions, {shape.to_text(layout=False)} has rank {shape.rank}"
+                annotation_codes.SHARDING_SHAPE,
+                f"sharding {self} splits {rank} dimensions, {shape.to_text(layout=False)} has rank {shape.rank}",
             )
 
     @property
@@ -265,8 +273,9 @@ def _read_one(cursor: HloCursor) -> Sharding:
         match = cursor.match(_ENTRY)
         if match is None:
             cursor.fail(
+                text_codes.TOKEN,
                 "expected replicated, manual, unknown, unreduced, maximal, device=, devices=, metadata=, "
-                "last_tile_dims=, last_tile_dim_replicate, shard_as, shard_like, mesh[ or }"
+                "last_tile_dims=, last_tile_dim_replicate, shard_as, shard_like, mesh[ or }",
             )
         entries.read(cursor, match)
     return entries.sharding(cursor)
@@ -301,7 +310,7 @@ class _ShardingEntries:
         try:
             base = self._base(cursor)
         except ShapeError as error:
-            cursor.fail(str(error))
+            cursor.fail(error.code, error.message)
         return dataclasses.replace(base, shard_group=self.group, metadata=self.metadata)
 
     def _base(self, cursor: HloCursor) -> Sharding:
@@ -310,18 +319,24 @@ class _ShardingEntries:
                 continue
             if word == "maximal":
                 if self.device is None:
-                    cursor.fail("a maximal sharding needs device=")
+                    cursor.fail(annotation_codes.SHARDING_PARTS, "a maximal sharding needs device=")
                 return Sharding(ShardingKind.MAXIMAL, device=self.device)
             if self.device is not None or self.tiles is not None:
-                cursor.fail(f"a {word} sharding takes no devices")
+                cursor.fail(annotation_codes.SHARDING_PARTS, f"a {word} sharding takes no devices")
             return Sharding(_KIND_OF_WORD[word])
         if self.tiles is None:
-            cursor.fail("a sharding needs devices= or one of replicated, manual, unknown, unreduced and maximal")
+            cursor.fail(
+                annotation_codes.SHARDING_PARTS,
+                "a sharding needs devices= or one of replicated, manual, unknown, unreduced and maximal",
+            )
         types = ("replicated",) if "last_tile_dim_replicate" in self.words else self.types
         if len(types) > len(self.tiles.dimensions):
-            cursor.fail(f"{len(types)} subgroup types for {len(self.tiles.dimensions)} tile dimensions")
+            cursor.fail(
+                annotation_codes.SHARDING_PARTS,
+                f"{len(types)} subgroup types for {len(self.tiles.dimensions)} tile dimensions",
+            )
         if isinstance(self.tiles.devices, tuple) and self.tiles.size < 2:
-            cursor.fail("a tiled sharding needs more than one device")
+            cursor.fail(annotation_codes.SHARDING_DEVICES, "a tiled sharding needs more than one device")
         return tiled_sharding(self.tiles, types)
 
 
@@ -330,7 +345,7 @@ def _read_types(cursor: HloCursor) -> tuple[str, ...]:
     for _ in entries(cursor):
         word = cursor.word()
         if word not in _SUBGROUP_ORDER:
-            cursor.fail(f"expected one of {', '.join(_SUBGROUP_ORDER)}; found {word!r}")
+            cursor.fail(text_codes.TOKEN, f"expected one of {', '.join(_SUBGROUP_ORDER)}; found {word!r}")
         types.append(word)
     return tuple(types)
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xlapy.base.error_codes import annotations as annotation_codes
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Ints
@@ -41,11 +43,17 @@ class TileAssignment:
         """Assigns the devices 0..n-1 by default; raises `ShapeError` if the numbers of tiles and devices differ."""
         count = bounded_product(dimensions)
         if count >= 2**63:
-            raise ShapeError(f"[{','.join(map(str, dimensions))}] has more tiles than 64 bits hold")
+            raise ShapeError(
+                annotation_codes.SHARDING_DEVICES,
+                f"[{','.join(map(str, dimensions))}] has more tiles than 64 bits hold",
+            )
         chosen = Iota.make((count,)) if devices is None else devices if isinstance(devices, Iota) else tuple(devices)
         given = chosen.size if isinstance(chosen, Iota) else len(chosen)
         if given != count or count < 1:
-            raise ShapeError(f"[{','.join(map(str, dimensions))}] has {count} tiles, given {given} devices")
+            raise ShapeError(
+                annotation_codes.SHARDING_DEVICES,
+                f"[{','.join(map(str, dimensions))}] has {count} tiles, given {given} devices",
+            )
         return TileAssignment(tuple(dimensions), chosen)
 
     @property
@@ -120,20 +128,20 @@ def read_tiles(cursor: HloCursor) -> TileAssignment:
     """Reads `[2,4]<=[4,2]T(1,0)` or `[2,2]0,2,1,3`."""
     match = cursor.match(_SQUARE)
     if match is None:
-        cursor.fail("expected tile counts such as [2,4]")
+        cursor.fail(text_codes.TOKEN, "expected tile counts such as [2,4]")
     try:
         return TileAssignment.make(integers_from_text(match[1]), _read_devices(cursor))
     except ShapeError as error:
-        cursor.fail(str(error))
+        cursor.fail(error.code, error.message)
 
 
 def _read_devices(cursor: HloCursor) -> Iota | Ints:
     if cursor.accept("<="):
         iota = read_iota(cursor)
         if iota is None:
-            cursor.fail("expected device counts such as [4,2]T(1,0)")
+            cursor.fail(text_codes.TOKEN, "expected device counts such as [4,2]T(1,0)")
         return iota
     listed = cursor.match(_DEVICES)
     if listed is None:
-        cursor.fail("expected a list of devices such as 0,1,2,3, or <=")
+        cursor.fail(text_codes.TOKEN, "expected a list of devices such as 0,1,2,3, or <=")
     return integers_from_text(listed[0])

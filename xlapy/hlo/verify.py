@@ -8,6 +8,9 @@ and the values.
 from __future__ import annotations
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import modules as module_codes
+from xlapy.base.error_codes import operands as operand_codes
+from xlapy.base.error_codes import values as value_codes
 from xlapy.base.errors import ShapeError, VerificationError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -49,12 +52,18 @@ Compilation takes time in proportion to it. Instructions that repeat one large t
 def verify(module: Module) -> None:
     """Raises `VerificationError` at the first violated rule."""
     if module.entry is None:
-        raise VerificationError(f"module {module.name} has no entry computation")
+        raise VerificationError(module_codes.ENTRY_COMPUTATION, f"module {module.name} has no entry computation")
     call_cycle = find_call_cycle(module)
     if call_cycle:
-        raise VerificationError(f"computations call each other in a cycle: {_cycle_text([c.name for c in call_cycle])}")
+        raise VerificationError(
+            module_codes.CALL_CYCLE,
+            f"computations call each other in a cycle: {_cycle_text([c.name for c in call_cycle])}",
+        )
     if module.entry.callers:
-        raise VerificationError(f"entry computation {module.entry.name} is called by {module.entry.callers[0].name}")
+        raise VerificationError(
+            module_codes.ENTRY_CALLED,
+            f"entry computation {module.entry.name} is called by {module.entry.callers[0].name}",
+        )
     _verify_names(module)
     _verify_tuples(module)
     for computation in module.computations:
@@ -83,14 +92,18 @@ def verify_computation(computation: Computation) -> None:
         _verify_instruction(instruction)
         for called in instruction.computations:
             if called.module is not module:
-                fail(instruction, f"calls {called.name}, which is not part of the module")
+                fail(
+                    instruction, module_codes.CALLED_IN_MODULE, f"calls {called.name}, which is not part of the module"
+                )
 
 
 def _verify_root(computation: Computation) -> None:
     if computation.root is None:
-        raise VerificationError(f"computation {computation.name} has no root")
+        raise VerificationError(module_codes.ROOT, f"computation {computation.name} has no root")
     if computation.root not in computation:
-        raise VerificationError(f"computation {computation.name} has the root {computation.root.name} of another one")
+        raise VerificationError(
+            module_codes.ROOT, f"computation {computation.name} has the root {computation.root.name} of another one"
+        )
 
 
 def _verify_parameters(computation: Computation) -> None:
@@ -99,8 +112,9 @@ def _verify_parameters(computation: Computation) -> None:
         if number != expected:
             numbers = [p.parameter_number for p in computation.parameters]
             raise VerificationError(
+                module_codes.PARAMETER_NUMBERS,
                 f"computation {computation.name}: parameters must be numbered 0 to {len(numbers) - 1} without gaps "
-                f"or repeats, found {numbers}"
+                f"or repeats, found {numbers}",
             )
 
 
@@ -113,12 +127,18 @@ def _verify_order(computation: Computation) -> None:
             if operand in seen:
                 continue
             if operand.parent is not computation:
-                fail(instruction, f"uses {operand.name}, which is not part of the computation")
+                fail(
+                    instruction,
+                    module_codes.SAME_COMPUTATION,
+                    f"uses {operand.name}, which is not part of the computation",
+                )
             if not has_order:
                 _verify_acyclic(computation)
                 has_order = True
             if computation.module is not None and computation.module.config.is_scheduled:
-                fail(instruction, f"is scheduled before {operand.name}, which it depends on")
+                fail(
+                    instruction, module_codes.SCHEDULE_ORDER, f"is scheduled before {operand.name}, which it depends on"
+                )
         seen.add(instruction)
 
 
@@ -126,7 +146,9 @@ def _verify_acyclic(computation: Computation) -> None:
     cycle = find_cycle(computation)
     if cycle:
         names = _cycle_text([i.name for i in cycle])
-        raise VerificationError(f"computation {computation.name} has a dependency cycle: {names}")
+        raise VerificationError(
+            module_codes.DEPENDENCY_CYCLE, f"computation {computation.name} has a dependency cycle: {names}"
+        )
 
 
 def _verify_instruction(instruction: Instruction) -> None:
@@ -150,6 +172,7 @@ def _verify_bounded(instruction: Instruction) -> None:
     if any(UNBOUNDED in leaf.dimensions for _, leaf in instruction.shape.leaves()):
         fail(
             instruction,
+            value_codes.BOUNDED_DIMENSIONS,
             f"has shape {instruction.shape.to_text(layout=False)}: a program that is run has no unbounded dimensions; "
             "give them a bound, as in f32[<=8], or a size",
         )
@@ -164,6 +187,7 @@ def _verify_precision(instruction: Instruction) -> None:
         if len(seen) > 1 and first is not None:
             fail(
                 instruction,
+                module_codes.UNIFORM_PRECISION,
                 f"takes floating-point operands of one type, {first.name} is {first.shape.to_text(layout=False)} "
                 f"and {operand.name} is {operand.shape.to_text(layout=False)}; convert one of them",
             )
@@ -173,10 +197,18 @@ def _verify_fused(fusion: Instruction) -> None:
     """Verifies that the root of a fused computation has no users, and that all other instructions have users."""
     for fused in fusion.computations[0]:
         if fused.is_root and fused.has_users:
-            fail(fusion, f"the root {fused.name} of the fused computation is used by {fused.users[0].name}")
+            fail(
+                fusion,
+                module_codes.FUSED_USERS,
+                f"the root {fused.name} of the fused computation is used by {fused.users[0].name}",
+            )
         is_unused = not fused.is_root and not fused.has_users
         if is_unused and fused.op.effect_of(fused.attributes) is not Effect.SIDE_EFFECT:
-            fail(fusion, f"{fused.name} ({fused.op.name}) in the fused computation is neither its root nor used")
+            fail(
+                fusion,
+                module_codes.FUSED_USERS,
+                f"{fused.name} ({fused.op.name}) in the fused computation is neither its root nor used",
+            )
 
 
 def _verify_called_computations(instruction: Instruction) -> None:
@@ -184,25 +216,30 @@ def _verify_called_computations(instruction: Instruction) -> None:
     given = len(instruction.computations)
     if not slots:
         if given:
-            fail(instruction, f"calls no computation, given {given}")
+            fail(instruction, operand_codes.CALLED_COMPUTATIONS, f"calls no computation, given {given}")
         return
     least = sum(not slot.optional for slot in slots)
     most = None if any(slot.variadic for slot in slots) else len(slots)
     if given < least or (most is not None and given > most):
         keys = ", ".join(slot.key for slot in slots)
-        fail(instruction, f"needs {least} called computations ({keys}), given {given}")
+        fail(
+            instruction, operand_codes.CALLED_COMPUTATIONS, f"needs {least} called computations ({keys}), given {given}"
+        )
 
 
 def _verify_names(module: Module) -> None:
     names: set[str] = set()
     for computation in module.computations:
         if computation.name in names:
-            raise VerificationError(f"two computations are named {computation.name}")
+            raise VerificationError(module_codes.UNIQUE_NAMES, f"two computations are named {computation.name}")
         names.add(computation.name)
         local: set[str] = set()
         for instruction in computation:
             if instruction.name in local:
-                raise VerificationError(f"computation {computation.name} has two instructions named {instruction.name}")
+                raise VerificationError(
+                    module_codes.UNIQUE_NAMES,
+                    f"computation {computation.name} has two instructions named {instruction.name}",
+                )
             local.add(instruction.name)
 
 
@@ -214,6 +251,7 @@ def _verify_tuples(module: Module) -> None:
             if nodes > MAX_MODULE_NODES:
                 fail(
                     instruction,
+                    module_codes.MODULE_SIZE,
                     f"has a tuple of {instruction.shape.node_count} tuples and leaves as its shape; together with the "
                     f"instructions before it, these are more than {MAX_MODULE_NODES}, the most that a module may have",
                 )
@@ -226,7 +264,8 @@ def _verify_entry_layout(module: Module) -> None:
     program = module.entry_computation.program_shape
     if not layout.compatible(program):
         raise VerificationError(
-            f"entry_computation_layout {layout.to_text()} does not fit the entry computation {program.to_text()}"
+            module_codes.ENTRY_LAYOUT,
+            f"entry_computation_layout {layout.to_text()} does not fit the entry computation {program.to_text()}",
         )
 
 
@@ -237,10 +276,13 @@ def verify_aliases(module: Module) -> None:
     sources: set[tuple[int, tuple[int, ...]]] = set()
     for alias in module.config.input_output_alias:
         if alias.output_index in outputs:
-            raise VerificationError(f"input_output_alias names output {list(alias.output_index)} twice")
+            raise VerificationError(
+                module_codes.ALIAS_ONCE, f"input_output_alias names output {list(alias.output_index)} twice"
+            )
         if (alias.parameter_number, alias.parameter_index) in sources:
             raise VerificationError(
-                f"input_output_alias names parameter {alias.parameter_number} at {list(alias.parameter_index)} twice"
+                module_codes.ALIAS_ONCE,
+                f"input_output_alias names parameter {alias.parameter_number} at {list(alias.parameter_index)} twice",
             )
         outputs.add(alias.output_index)
         sources.add((alias.parameter_number, alias.parameter_index))
@@ -256,8 +298,9 @@ def verify_aliases(module: Module) -> None:
             ) from error
         if output.byte_size != source.byte_size:
             raise VerificationError(
+                module_codes.ALIAS_SIZE,
                 f"{where} pairs {output.to_text(layout=False)} with "
-                f"{source.to_text(layout=False)}, which differ in size"
+                f"{source.to_text(layout=False)}, which differ in size",
             )
         _verify_same_buffer(module, alias, where)
     _verify_donors(module, program)
@@ -269,19 +312,21 @@ def _verify_same_buffer(module: Module, alias: Alias, where: str) -> None:
     output = layout.result.subshape(alias.output_index)
     source = layout.parameters[alias.parameter_number].subshape(alias.parameter_index)
     if alias.must and output != source:
-        raise VerificationError(f"{where} must share a buffer, which the entry has as {source} and {output}")
+        raise VerificationError(
+            module_codes.ALIAS_MUST, f"{where} must share a buffer, which the entry has as {source} and {output}"
+        )
 
 
 def _parameter_buffer(program: ProgramShape, source: Alias | BufferDonor) -> Shape:
     if not 0 <= source.parameter_number < len(program.parameters):
-        raise ShapeError(f"there is no parameter {source.parameter_number}")
+        raise ShapeError(module_codes.ALIAS_BUFFER, f"there is no parameter {source.parameter_number}")
     return _buffer(program.parameters[source.parameter_number], source.parameter_index)
 
 
 def _buffer(shape: Shape, index: ShapeIndex) -> Shape:
     found = shape.subshape(index)
     if not found.is_array:
-        raise ShapeError(f"{found.to_text(layout=False)} is not an array")
+        raise ShapeError(module_codes.ALIAS_BUFFER, f"{found.to_text(layout=False)} is not an array")
     return found
 
 
@@ -296,4 +341,7 @@ def _verify_donors(module: Module, program: ProgramShape) -> None:
                 error.code, f"{where} names no buffer of {program.to_text()}: {error.message}"
             ) from error
         if (donor.parameter_number, donor.parameter_index) in aliased:
-            raise VerificationError(f"{where} is already aliased with an output, so no other output can reuse it")
+            raise VerificationError(
+                module_codes.DONOR_ALIASED,
+                f"{where} is already aliased with an output, so no other output can reuse it",
+            )

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xlapy.base.errors import ParseError, ProtoError, ShapeError
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import protos as proto_codes
+from xlapy.base.errors import ParseError, ProtoError, ShapeError, code_and_message
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.opcodes.attributes.codecs import LITERAL, Attributes, Field
 from xlapy.opcodes.registry import OpDef
@@ -241,11 +243,11 @@ def read_attributes(source: Message, op: OpDef) -> Attributes:
         if value is not None:
             values[field.name] = value
         elif field.required:
-            raise ProtoError(f"the attribute {field.key!r} is missing")
+            raise ProtoError(proto_codes.PROTO_ATTRIBUTE, f"the attribute {field.key!r} is missing")
     try:
         return op.attributes.make(**values)
     except (ShapeError, ValueError) as error:
-        raise ProtoError(str(error)) from error
+        raise ProtoError(*code_and_message(error, proto_codes.PROTO_VALUE)) from error
 
 
 def _from_text(field: Field, text: str) -> Any:
@@ -253,7 +255,7 @@ def _from_text(field: Field, text: str) -> Any:
     try:
         value = field.codec.read(reader)
         if not reader.at_end():
-            reader.fail("expected the end of the value")
+            reader.fail(text_codes.TOKEN, "expected the end of the value")
     except (ParseError, ShapeError) as error:
-        raise ProtoError(f"text attribute {field.key!r}: {error}") from error
+        raise ProtoError(error.code, f"text attribute {field.key}={text:.80}: {error.message}") from error
     return value

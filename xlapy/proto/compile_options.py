@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from xlapy.base.error_codes import protos as codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.shape import Shape
 from xlapy.proto.messages import Message, decode, encode, message_class
@@ -116,7 +117,7 @@ class CompileOptions:
             target.MergeFromString(self.proto_fields)
             _write(target, self)
         except (TypeError, ValueError) as error:
-            raise ProtoError(f"compile options cannot be written: {error}") from error
+            raise ProtoError(codes.PROTO_FIELDS, f"compile options cannot be written: {error}") from error
         return encode(target)
 
     @staticmethod
@@ -203,14 +204,14 @@ def _read_overrides(source: Message) -> dict[str, OptionValue]:
     for name in sorted(source.env_option_overrides):
         fields = source.env_option_overrides[name].ListFields()
         if not fields:
-            raise ProtoError(f"the override of option {name!r} has no value")
+            raise ProtoError(codes.PROTO_COUNT, f"the override of option {name!r} has no value")
         overrides[name] = fields[-1][1]
     return overrides
 
 
 def _read_precision(number: int) -> str:
     if not 0 <= number < len(_PRECISIONS):
-        raise ProtoError(f"there is no matrix_unit_operand_precision {number}")
+        raise ProtoError(codes.PROTO_VALUE, f"there is no matrix_unit_operand_precision {number}")
     return _PRECISIONS[number]
 
 
@@ -222,7 +223,10 @@ def _read_build(options: CompileOptions, source: Message) -> None:
     options.num_replicas = source.num_replicas or 1
     options.num_partitions = source.num_partitions or 1
     if min(options.num_replicas, options.num_partitions) < 1:
-        raise ProtoError(f"{options.num_replicas} replicas of {options.num_partitions} partitions cannot be compiled")
+        raise ProtoError(
+            codes.COMPILE_OPTIONS,
+            f"{options.num_replicas} replicas of {options.num_partitions} partitions cannot be compiled",
+        )
     if source.HasField("result_layout"):
         options.result_layout = read_shape(source.result_layout)
     if source.HasField("device_assignment"):
@@ -234,7 +238,8 @@ def _read_assignment(source: Message) -> tuple[tuple[int, ...], ...]:
     replicas, partitions = source.replica_count, source.computation_count
     if len(columns) != partitions or any(len(column) != replicas for column in columns):
         raise ProtoError(
+            codes.COMPILE_OPTIONS,
             f"a device assignment of {replicas} replicas and {partitions} partitions lists "
-            f"{len(columns)} partitions of {[len(column) for column in columns]} devices"
+            f"{len(columns)} partitions of {[len(column) for column in columns]} devices",
         )
     return tuple(zip(*columns, strict=True))

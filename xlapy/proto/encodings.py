@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from xlapy.base.error_codes import protos as codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.sharding import SHARDING
@@ -100,7 +101,7 @@ def single_dimension(path: str) -> FieldEncoding:
 def only_dimension(path: str, values: tuple[int, ...]) -> int:
     """Returns the entry of a repeated field with one entry; raises `ProtoError` for any other number of entries."""
     if len(values) != 1:
-        raise ProtoError(f"{path} must have exactly one entry, it has {len(values)}")
+        raise ProtoError(codes.PROTO_COUNT, f"{path} must have exactly one entry, it has {len(values)}")
     return values[0]
 
 
@@ -136,7 +137,7 @@ def enum_words(path: str, enum: type[Enum], prefix: str = "") -> FieldEncoding:
         for member in enum:
             if names.get(value) == f"{prefix}{member.value.upper()}":
                 return member
-        raise ProtoError(f"{path} has the unknown value {value}")
+        raise ProtoError(codes.PROTO_VALUE, f"{path} has the unknown value {value}")
 
     @functools.cache
     def numbers() -> dict[str, int]:
@@ -158,7 +159,7 @@ def enum_string(path: str, enum: type[Enum]) -> FieldEncoding:
             return enum(value) if value else None
         except ValueError:
             known = ", ".join(member.value for member in enum)
-            raise ProtoError(f"{path} is {value!r}; expected one of {known}") from None
+            raise ProtoError(codes.PROTO_VALUE, f"{path} is {value!r}; expected one of {known}") from None
 
     return field_at(path, lambda member: member.value, decode)
 

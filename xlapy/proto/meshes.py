@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xlapy.base.error_codes import annotations as annotation_codes
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import protos as proto_codes
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.named_sharding import DimensionSharding, NamedForm, NamedSharding, short_form
 from xlapy.hlo.sharding import Sharding, ShardingKind, tiled_sharding
@@ -173,7 +176,7 @@ def _write_named(target: Message, named: NamedSharding) -> None:
 def read_sharding(source: Message, payloads: Payloads = (), depth: int = 0) -> Sharding:
     """Reads an OpSharding."""
     if depth > MAX_DEPTH:
-        raise ProtoError(f"shardings nest deeper than {MAX_DEPTH} levels")
+        raise ProtoError(text_codes.NESTING, f"shardings nest deeper than {MAX_DEPTH} levels")
     metadata = tuple(read_metadata(each, payloads) for each in source.metadata)
     group = (_GROUP_WORDS[source.shard_group_type & 1], source.shard_group_id) if source.is_shard_group else None
     if source.HasField("named_sharding"):
@@ -199,21 +202,23 @@ def _read_array(source: Message) -> Sharding:
     if source.type == _MAXIMAL:
         devices = list(source.tile_assignment_devices)
         if len(devices) != 1:
-            raise ProtoError(f"a maximal sharding names one device, here {len(devices)}")
+            raise ProtoError(proto_codes.PROTO_COUNT, f"a maximal sharding names one device, here {len(devices)}")
         return Sharding(ShardingKind.MAXIMAL, device=devices[0])
     if source.type != _OTHER:
-        raise ProtoError(f"there is no sharding of type {source.type}")
+        raise ProtoError(proto_codes.PROTO_VALUE, f"there is no sharding of type {source.type}")
     devices_or_iota: Iota | list[int] = list(source.tile_assignment_devices)
     if source.iota_reshape_dims:
         devices_or_iota = Iota.make(list(source.iota_reshape_dims), list(source.iota_transpose_perm))
     tiles = TileAssignment.make(list(source.tile_assignment_dimensions), devices_or_iota)
     unknown = [number for number in source.last_tile_dims if number not in _SUBGROUP_TYPES]
     if unknown:
-        raise ProtoError(f"there is no subgroup of type {unknown[0]}")
+        raise ProtoError(proto_codes.PROTO_VALUE, f"there is no subgroup of type {unknown[0]}")
     types = tuple(_SUBGROUP_TYPES[number] for number in source.last_tile_dims)
     types = ("replicated",) if source.replicate_on_last_tile_dim else types
     if len(types) > len(tiles.dimensions):
-        raise ProtoError(f"{len(types)} subgroup types for {len(tiles.dimensions)} tile dimensions")
+        raise ProtoError(
+            annotation_codes.SHARDING_PARTS, f"{len(types)} subgroup types for {len(tiles.dimensions)} tile dimensions"
+        )
     return tiled_sharding(tiles, types)
 
 

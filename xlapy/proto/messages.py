@@ -13,6 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError
 
 from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.error_codes import protos as codes
 from xlapy.base.errors import ProtoError
 from xlapy.proto.schema import SCHEMA
 
@@ -46,7 +47,7 @@ def decode(name: str, data: bytes) -> Message:
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise ProtoError(f"{len(data)} bytes are no {name}: {error}") from error
+        raise ProtoError(codes.PROTO_ENCODING, f"{len(data)} bytes are no {name}: {error}") from error
     return message
 
 
@@ -55,7 +56,7 @@ def encode(message: Message) -> bytes:
     try:
         data: bytes = message.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as error:
-        raise ProtoError(f"a {message.DESCRIPTOR.name} cannot be written: {error}") from error
+        raise ProtoError(codes.PROTO_FIELDS, f"a {message.DESCRIPTOR.name} cannot be written: {error}") from error
     return data
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import protos as proto_codes
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.metadata import OpMetadata
 from xlapy.opcodes.attributes.codecs import FLOAT, integers_from_text
@@ -45,7 +47,7 @@ def read_payload(source: Message, payloads: Payloads) -> str:
     if not source.HasField("id"):
         return as_text(source.value)
     if not 0 <= source.id < len(payloads):
-        raise ProtoError(f"payload {source.id} is not one of the module's {len(payloads)}")
+        raise ProtoError(proto_codes.PROTO_REFERENCE, f"payload {source.id} is not one of the module's {len(payloads)}")
     return as_text(payloads[source.id])
 
 
@@ -117,7 +119,7 @@ def read_accuracy(source: Message) -> str:
         parts = (f"atol={FLOAT.write(given.atol)}", f"rtol={FLOAT.write(given.rtol)}", f"ulps={given.ulps}")
         return f"tolerance={{{','.join(parts)}}}"
     if source.mode not in (0, 1):
-        raise ProtoError(f"there is no result accuracy of mode {source.mode}")
+        raise ProtoError(proto_codes.PROTO_VALUE, f"there is no result accuracy of mode {source.mode}")
     return "mode=highest" if source.mode else ""
 
 
@@ -173,12 +175,12 @@ def original_array_text(element: Message) -> str:
 def _step(before: tuple[int, ...] | None, place: tuple[int, ...]) -> str:
     """Returns the text between two leaves: `({a}, ({b}))` has `, (` between those at (0) and (1, 0)."""
     if len(place) > _MOST_NESTED:
-        raise ProtoError(f"an original value nests deeper than {_MOST_NESTED} levels")
+        raise ProtoError(text_codes.NESTING, f"an original value nests deeper than {_MOST_NESTED} levels")
     if before is None:
         if any(place):
-            raise ProtoError(f"the original value begins at {place}, not at its first leaf")
+            raise ProtoError(proto_codes.PROTO_LEAVES, f"the original value begins at {place}, not at its first leaf")
         return "(" * len(place)
     common = next((i for i, (a, b) in enumerate(zip(before, place, strict=False)) if a != b), None)
     if common is None or place[common] != before[common] + 1 or any(place[common + 1 :]):
-        raise ProtoError(f"in an original value leaf {place} follows leaf {before}")
+        raise ProtoError(proto_codes.PROTO_LEAVES, f"in an original value leaf {place} follows leaf {before}")
     return f"{')' * (len(before) - common - 1)}, {'(' * (len(place) - common - 1)}"

@@ -78,7 +78,7 @@ def _read_rest(text: str) -> ModuleConfig:
     try:
         read_header(reader, module, lambda program: program)
     except ParseError as error:
-        raise ProtoError(f"text attribute {_HEADER!r}: {error}") from error
+        raise ProtoError(error.code, f"text attribute {_HEADER!r}, {text:.200}: {error.message}") from error
     return module.config
 
 

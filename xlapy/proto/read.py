@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xlapy.base.errors import InvalidArgumentError, ProtoError, XlaError
+from xlapy.base.error_codes import operands as operand_codes
+from xlapy.base.error_codes import protos as proto_codes
+from xlapy.base.error_codes import python_calls as call_codes
+from xlapy.base.errors import InvalidArgumentError, ProtoError, XlaError, code_and_message
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo import edit
@@ -86,7 +89,9 @@ def from_proto(data: bytes, verify: bool = True) -> Module:
     `VerificationError` for a module that violates a rule.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise InvalidArgumentError(f"a serialized HloModuleProto is bytes, given {type(data).__name__}")
+        raise InvalidArgumentError(
+            call_codes.ARGUMENT_TYPE, f"a serialized HloModuleProto is bytes, given {type(data).__name__}"
+        )
     message = decode("HloModuleProto", bytes(data))
     return module_of(message, verify)
 
@@ -116,7 +121,8 @@ class _Reader:
         entry = self.computations.get(source.entry_computation_id)
         if entry is None:
             raise ProtoError(
-                f"module {source.name!r}: the entry is computation {source.entry_computation_id}, which is not there"
+                proto_codes.PROTO_REFERENCE,
+                f"module {source.name!r}: the entry is computation {source.entry_computation_id}, which is not there",
             )
         self._order()
         for _, computation in sorted(self.computations.items()):
@@ -138,7 +144,7 @@ class _Reader:
                 else ProgramShape([p.shape for p in entry.parameters], entry.root_instruction.shape)
             )
         except XlaError as error:
-            raise ProtoError(f"module {source.name!r}: {error}") from error
+            raise ProtoError(error.code, f"module {source.name!r}: {error.message}") from error
         config.is_scheduled = source.HasField("schedule")
         self.module.config = config
 
@@ -148,37 +154,48 @@ class _Reader:
         unknown = next((number for number in sequences if number not in self.computations), None)
         if unknown is not None:
             raise ProtoError(
-                f"module {self.source.name!r}: the schedule orders computation {unknown}, which is not there"
+                proto_codes.PROTO_REFERENCE,
+                f"module {self.source.name!r}: the schedule orders computation {unknown}, which is not there",
             )
         for number, computation in self.computations.items():
             found = self.instructions[computation]
             ids: Iterable[int] = sequences[number].instruction_ids if number in sequences else sorted(found)
             order = [found[id_] for id_ in ids if id_ in found]
             if len(order) != len(found) or len(set(order)) != len(found):
-                raise ProtoError(f"computation {computation.name!r}: its schedule does not hold each instruction once")
+                raise ProtoError(
+                    proto_codes.PROTO_SCHEDULE,
+                    f"computation {computation.name!r}: its schedule does not hold each instruction once",
+                )
             edit.reorder(computation, order)
 
     def _computation(self, source: Message) -> None:
         if source.id in self.computations:
             other = self.computations[source.id].name
-            raise ProtoError(f"computations {other!r} and {source.name!r} have the same id {source.id}")
+            raise ProtoError(
+                proto_codes.PROTO_UNIQUE_ID, f"computations {other!r} and {source.name!r} have the same id {source.id}"
+            )
         computation = Computation(source.name)
         computation.execution_thread = source.execution_thread or MAIN_THREAD
         found: dict[int, Instruction] = {}
         for message in source.instructions:
             if message.id in found:
-                raise ProtoError(f"{_named(message)} has the id {message.id}, and so has {found[message.id].name!r}")
+                raise ProtoError(
+                    proto_codes.PROTO_UNIQUE_ID,
+                    f"{_named(message)} has the id {message.id}, and so has {found[message.id].name!r}",
+                )
             try:
                 instruction = self._instruction(message, found)
                 edit.append_with_name(computation, instruction)
                 for before in message.control_predecessor_ids:
                     edit.add_control_edge(self._instruction_of(before, found, "control predecessor"), instruction)
             except (XlaError, ValueError, OverflowError) as error:
-                raise ProtoError(f"{_named(message)} in computation {source.name!r}: {error}") from error
+                code, text = code_and_message(error, proto_codes.PROTO_VALUE)
+                raise ProtoError(code, f"{_named(message)} in computation {source.name!r}: {text}") from error
             found[message.id] = instruction
         if source.root_id not in found:
             raise ProtoError(
-                f"computation {source.name!r}: its root is instruction {source.root_id}, which is not there"
+                proto_codes.PROTO_REFERENCE,
+                f"computation {source.name!r}: its root is instruction {source.root_id}, which is not there",
             )
         edit.set_root(computation, found[source.root_id])
         self.computations[source.id] = computation
@@ -187,7 +204,7 @@ class _Reader:
     @staticmethod
     def _instruction_of(number: int, found: dict[int, Instruction], what: str) -> Instruction:
         if number not in found:
-            raise ProtoError(f"{what} {number} is not an instruction listed before it")
+            raise ProtoError(proto_codes.PROTO_REFERENCE, f"{what} {number} is not an instruction listed before it")
         return found[number]
 
     def _instruction(self, source: Message, found: dict[int, Instruction]) -> Instruction:
@@ -209,7 +226,9 @@ class _Reader:
 
     def _called(self, number: int) -> Computation:
         if number not in self.computations:
-            raise ProtoError(f"it calls computation {number}, which is not listed before it")
+            raise ProtoError(
+                proto_codes.PROTO_REFERENCE, f"it calls computation {number}, which is not listed before it"
+            )
         return self.computations[number]
 
     def _annotate(self, instruction: Instruction, source: Message) -> None:
@@ -246,7 +265,10 @@ def _check_called_computations(op: OpDef, operands: Iterable[Instruction], calle
     least = sum(not slot.optional for slot in slots)
     most = len(called) if any(slot.variadic for slot in slots) else len(slots)
     if not least <= len(called) <= most:
-        raise ProtoError(f"it calls {len(called)} computations, it needs {least if len(called) < least else most}")
+        raise ProtoError(
+            operand_codes.CALLED_COMPUTATIONS,
+            f"it calls {len(called)} computations, it needs {least if len(called) < least else most}",
+        )
 
 
 def _clear(message: Message, names: frozenset[str]) -> None:

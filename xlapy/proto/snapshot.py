@@ -45,5 +45,5 @@ class Snapshot:
             arguments = tuple(read_literal(argument) for argument in source.arguments)
             result = read_literal(source.result) if source.HasField("result") else None
         except XlaError as error:
-            raise ProtoError(f"snapshot of {module.name}: {error}") from error
+            raise ProtoError(error.code, f"snapshot of {module.name}: {error.message}") from error
         return Snapshot(module, arguments, result, source.execution_platform)

@@ -9,6 +9,8 @@ import re
 
 from google.protobuf import text_format
 
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import protos as proto_codes
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.module import Module
 from xlapy.proto.messages import Message, message_class
@@ -38,7 +40,7 @@ def parse_message(name: str, text: str, *, allow_unknown_field: bool = False) ->
     try:
         text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
     except (text_format.ParseError, ValueError) as error:  # ValueError: a string with escaped bytes that are not UTF-8
-        raise ProtoError(f"the text is no {name}: {error}") from error
+        raise ProtoError(proto_codes.PROTO_ENCODING, f"the text is no {name}: {error}") from error
     return message
 
 
@@ -49,7 +51,9 @@ def _check_characters(name: str, text: str) -> None:
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
         character = f"U+{ord(text[error.start]):04X}"
-        raise ProtoError(f"the text is no {name}: line {line}: {character} cannot be written as UTF-8") from None
+        raise ProtoError(
+            text_codes.CHARACTERS, f"the text is no {name}: line {line}: {character} cannot be written as UTF-8"
+        ) from None
 
 
 def _check_nesting(name: str, text: str) -> None:
@@ -59,6 +63,9 @@ def _check_nesting(name: str, text: str) -> None:
             depth += 1
             if depth > _MAX_NESTING:
                 line = text.count("\n", 0, mark.start()) + 1
-                raise ProtoError(f"the text is no {name}: line {line}: messages nest deeper than {_MAX_NESTING} levels")
+                raise ProtoError(
+                    text_codes.NESTING,
+                    f"the text is no {name}: line {line}: messages nest deeper than {_MAX_NESTING} levels",
+                )
         elif mark[0] in "}>":
             depth -= 1

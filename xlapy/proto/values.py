@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import BUFFER, OPAQUE_TYPE, PRED, TOKEN, TUPLE, PrimitiveType
+from xlapy.base.error_codes import values as codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.layout import Layout
 from xlapy.base.literal import Literal
@@ -84,7 +85,7 @@ def read_shape(source: Message) -> Shape:
 
 def _shape(source: Message, depth: int) -> Shape:
     if depth > MAX_TUPLE_DEPTH:
-        raise ProtoError(f"a shape nests deeper than {MAX_TUPLE_DEPTH} levels")
+        raise ProtoError(codes.SHAPE_DEPTH, f"a shape nests deeper than {MAX_TUPLE_DEPTH} levels")
     element_type = _element_type(source.element_type)
     parts = [_shape(part, depth + 1) for part in source.tuple_shapes]
     if element_type is TUPLE:
@@ -95,10 +96,13 @@ def _shape(source: Message, depth: int) -> Shape:
         return Shape.opaque()
     if element_type is BUFFER:
         if len(parts) != 1:
-            raise ProtoError(f"a buffer holds one array, here {len(parts)} shapes are given")
+            raise ProtoError(codes.BUFFER_SHAPE, f"a buffer holds one array, here {len(parts)} shapes are given")
         return Shape.buffer(parts[0])
     if not element_type.is_array or parts:
-        raise ProtoError(f"no array has elements of type {element_type}" if not parts else "an array has tuple_shapes")
+        raise ProtoError(
+            codes.ARRAY_ELEMENT_TYPE,
+            f"no array has elements of type {element_type}" if not parts else "an array has tuple_shapes",
+        )
     dynamic = tuple(source.is_dynamic_dimension) or None
     layout = _layout(source.layout) if source.HasField("layout") else None
     return Shape.array(element_type, source.dimensions, dynamic, layout)
@@ -162,12 +166,14 @@ def read_literal(source: Message) -> Literal:
         parts = [read_literal(part) for part in source.tuple_literals]
         if tuple(part.shape for part in parts) != shape.tuple_shapes:
             given = Shape.tuple([part.shape for part in parts]).to_text(layout=False)
-            raise ProtoError(f"a literal of {shape.to_text(layout=False)} has the elements {given}")
+            raise ProtoError(
+                codes.LITERAL_SHAPE, f"a literal of {shape.to_text(layout=False)} has the elements {given}"
+            )
         return Literal.tuple(parts)
     if shape.is_token:
         return Literal.token()
     if not shape.is_array:
-        raise ProtoError(f"there is no literal of {shape.to_text(layout=False)}")
+        raise ProtoError(codes.LITERAL_KIND, f"there is no literal of {shape.to_text(layout=False)}")
     values = getattr(source, literal_field_of(shape.element_type))
     if not len(values) and shape.size:
         return Literal.elided(shape)
@@ -180,7 +186,10 @@ def _array_literal(shape: Shape, values: Any) -> Literal:
         return Literal.from_bytes(shape, values)
     expected = math.prod(shape.dimensions) * (2 if element_type.is_complex else 1)
     if len(values) != expected:
-        raise ProtoError(f"a literal of {shape.to_text(layout=False)} has {expected} numbers, given {len(values)}")
+        raise ProtoError(
+            codes.LITERAL_SHAPE,
+            f"a literal of {shape.to_text(layout=False)} has {expected} numbers, given {len(values)}",
+        )
     dtype = np.dtype(bool) if element_type is PRED else element_type.component_type.dtype
     flat = np.array(values, dtype=dtype)
     return Literal.from_flat(shape, flat.view(shape.dtype) if element_type.is_complex else flat)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from xlapy.base.error_codes import protos as codes
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.module import Module
 from xlapy.proto.messages import Message, decode, encode, message_class
@@ -69,7 +70,7 @@ def read_module_text(text: str, verify: bool = True) -> Module:
         inner = message if name == "HloModuleProto" else _inner(message)
         if inner.computations or name == "HloModuleProto":
             return module_of(inner, verify)
-    raise problem or ProtoError("the text is no HloModuleProto: it has no computations")
+    raise problem or ProtoError(codes.PROTO_ENCODING, "the text is no HloModuleProto: it has no computations")
 
 
 def _inner(message: Message) -> Message:

@@ -8,6 +8,9 @@ computation, shifted left by 32 bits, plus the number of the instruction within 
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import modules as module_codes
+from xlapy.base.error_codes import protos as proto_codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.computation import Computation
@@ -43,15 +46,17 @@ def to_proto(module: Module) -> bytes:
 def module_message(module: Module) -> Message:
     """Returns the HloModuleProto of a module."""
     if module.entry is None or module.entry.root is None:
-        raise ProtoError(f"module {module.name} has no entry computation")
+        raise ProtoError(module_codes.ENTRY_COMPUTATION, f"module {module.name} has no entry computation")
     target = message_class("HloModuleProto")()
     target.MergeFromString(module.config.proto_fields)
     try:
         return _Writer(module, target).write()
     except UnicodeEncodeError as error:
-        raise ProtoError(f"module {module.name}: {error.object!r} is not UTF-8, as text in a proto must be") from error
+        raise ProtoError(
+            text_codes.CHARACTERS, f"module {module.name}: {error.object!r} is not UTF-8, as text in a proto must be"
+        ) from error
     except ValueError as error:  # a number of a module can have more bits than its field
-        raise ProtoError(f"module {module.name} has no proto: {error}") from error
+        raise ProtoError(proto_codes.PROTO_FIELDS, f"module {module.name} has no proto: {error}") from error
 
 
 class _Writer:
@@ -88,7 +93,7 @@ class _Writer:
         target.name = computation.name
         target.id = number
         if computation.root is None:
-            raise ProtoError(f"computation {computation.name} has no root")
+            raise ProtoError(module_codes.ROOT, f"computation {computation.name} has no root")
         target.root_id = self.ids[computation.root]
         target.is_fusion_computation = _is_fused(computation)
         if computation.execution_thread != MAIN_THREAD:
@@ -101,7 +106,9 @@ class _Writer:
                 raise
             except ValueError as error:
                 what = f"instruction {instruction.name!r} ({instruction.op.name})"
-                raise ProtoError(f"{what} in computation {computation.name!r} has no proto: {error}") from error
+                raise ProtoError(
+                    proto_codes.PROTO_FIELDS, f"{what} in computation {computation.name!r} has no proto: {error}"
+                ) from error
 
     def _instruction(self, target: Message, instruction: Instruction) -> None:
         if instruction.proto_fields:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.hlo_cursor import HloCursor, is_json
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.metadata import METADATA, OpMetadata
@@ -88,7 +89,7 @@ _EMPTY_WAIT = re.compile(r'"wait_on_operation_queues"[ \t\n\f\r]*:[ \t\n\f\r]*\[
 def _read_key(cursor: HloCursor, what: str) -> str:
     match = cursor.match(_KEY)
     if match is None:
-        cursor.fail(f"expected {what}, found {cursor.describe_next()}")
+        cursor.fail(codes.TOKEN, f"expected {what}, found {cursor.describe_next()}")
     return match[1]
 
 
@@ -98,7 +99,7 @@ def read_statistics(cursor: HloCursor) -> str:
     if cursor.accept("}"):
         return ""
     if _read_key(cursor, "visualizing_index=") != "visualizing_index":
-        cursor.fail("statistics must begin with visualizing_index=")
+        cursor.fail(codes.TOKEN, "statistics must begin with visualizing_index=")
     parts = [f"visualizing_index={cursor.integer()}"]
     while cursor.accept(","):
         parts.append(f"{_read_key(cursor, 'the name of a statistic')}={FLOAT.write(FLOAT.read(cursor))}")
@@ -111,7 +112,7 @@ def read_original_value(cursor: HloCursor) -> str:
     cursor.expect("{")
     if cursor.accept("["):
         if cursor.word() != "synthetic_call":
-            cursor.fail("expected synthetic_call")
+            cursor.fail(codes.TOKEN, "expected synthetic_call")
         cursor.expect("]")
         cursor.expect("}")
         return "[synthetic_call]"
@@ -130,7 +131,8 @@ def read_original_value(cursor: HloCursor) -> str:
             parts.append(read_original_array(cursor))
         else:
             cursor.fail(
-                f'expected original arrays such as {{"p0"}} in balanced parentheses, found {cursor.describe_next()}'
+                codes.TOKEN,
+                f'expected original arrays such as {{"p0"}} in balanced parentheses, found {cursor.describe_next()}',
             )
     cursor.expect("}")
     return "".join(parts)
@@ -162,12 +164,12 @@ def read_result_accuracy(cursor: HloCursor) -> str:
     if key == "mode":
         mode = cursor.word().lower()
         if mode not in _MODES:
-            cursor.fail(f"expected one of {', '.join(_MODES)}; found {mode!r}")
+            cursor.fail(codes.TOKEN, f"expected one of {', '.join(_MODES)}; found {mode!r}")
         text = "" if mode == "default" else f"mode={mode}"
     elif key == "tolerance":
         text = f"tolerance={_read_tolerances(cursor)}"
     else:
-        cursor.fail(f"expected mode= or tolerance=, found {key!r}")
+        cursor.fail(codes.UNKNOWN_KEY, f"expected mode= or tolerance=, found {key!r}")
     cursor.expect("}")
     return text
 
@@ -177,6 +179,6 @@ def _read_tolerances(cursor: HloCursor) -> str:
     for _ in entries(cursor):
         key = _read_key(cursor, "atol=, rtol= or ulps=")
         if key not in values:
-            cursor.fail(f"expected one of {', '.join(_TOLERANCES)}; found {key!r}")
+            cursor.fail(codes.UNKNOWN_KEY, f"expected one of {', '.join(_TOLERANCES)}; found {key!r}")
         values[key] = FLOAT.read(cursor)
     return f"{{{','.join(f'{key}={FLOAT.write(value)}' for key, value in values.items())}}}"

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from xlapy.base.element_types import F32
+from xlapy.base.error_codes import asynchronous as async_codes
+from xlapy.base.error_codes import operands as operand_codes
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -70,13 +72,16 @@ def read_async(
     wrapped, op = ops
     if shape is None:
         parser.cursor.fail_at(
-            opcode_position, f"the shape of a {op.name} cannot be inferred; write it before the opcode"
+            opcode_position,
+            operand_codes.INFERRED_SHAPE,
+            f"the shape of a {op.name} cannot be inferred; write it before the opcode",
         )
     if wrapped.parenthesized_attribute is not None or wrapped in ASYNC_OPS:
-        parser.cursor.fail_at(opcode_position, f"{wrapped.name} has no asynchronous form")
+        parser.cursor.fail_at(opcode_position, async_codes.ASYNC_OPERATION, f"{wrapped.name} has no asynchronous form")
     if op.async_role is not AsyncRole.DONE and not _is_async_state(shape):
         parser.cursor.fail_at(
             opcode_position,
+            async_codes.ASYNC_SHAPE,
             f"the shape of {op.name} must be ((operands...), result, context...), given {shape.to_text(layout=False)}",
         )
     operands = parser.read_operands(scope)
@@ -157,17 +162,22 @@ def _read_update_or_done(
 ) -> Instruction:
     wrapped, op = ops
     if not op.arity.accepts(len(operands)):
-        parser.cursor.fail_at(opcode_position, f"{op.name} takes {op.arity}, given {len(operands)}")
+        parser.cursor.fail_at(
+            opcode_position, operand_codes.OPERAND_COUNT, f"{op.name} takes {op.arity}, given {len(operands)}"
+        )
     computation = wrapped_computation(operands[0])
     if computation is None or operands[0].op.async_role is AsyncRole.DONE or computation.root is None:
         parser.cursor.fail_at(
             opcode_position,
+            async_codes.ASYNC_OPERAND,
             f"operand 0 of {op.name} must be an async-start or async-update, given {operands[0].name!r}",
         )
     root = computation.root
     if root.op is not wrapped:
         parser.cursor.fail_at(
-            opcode_position, f"the chain of {operands[0].name!r} runs {root.op.name}, not {wrapped.name}"
+            opcode_position,
+            async_codes.ASYNC_OPERATION,
+            f"the chain of {operands[0].name!r} runs {root.op.name}, not {wrapped.name}",
         )
     parsed = ParsedAttributes()
     if not nested:

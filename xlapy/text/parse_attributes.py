@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from xlapy.base.cursor import BLANK
-from xlapy.base.errors import ShapeError
+from xlapy.base.error_codes import hlo_text as codes
+from xlapy.base.errors import ShapeError, code_and_message
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -134,19 +135,23 @@ class AttributeReader:
             cursor.position = match.end()
             key = match[1]
             if key in seen:
-                cursor.fail_at(match.start(1), f"attribute {key!r} is given twice")
+                cursor.fail_at(match.start(1), codes.REPEATED_KEY, f"attribute {key!r} is given twice")
             seen.add(key)
             field = fields.get(key)
             if field is not None:
                 if field.name in parsed.values:
-                    cursor.fail_at(match.start(1), f"attribute {key!r} repeats {field.key!r} under another name")
+                    cursor.fail_at(
+                        match.start(1),
+                        codes.REPEATED_KEY,
+                        f"attribute {key!r} repeats {field.key!r} under another name",
+                    )
                 parsed.values[field.name] = read_value(cursor, field.codec)
             else:
                 self._read_other_key(scope, op, slots, parsed, wrapper, match)
             match = _ATTRIBUTE.match(cursor.text, cursor.position)
         if cursor.peek(","):
             cursor.position += 1
-            cursor.fail(f"expected an attribute such as dimensions={{0}}, found {cursor.describe_next()}")
+            cursor.fail(codes.TOKEN, f"expected an attribute such as dimensions={{0}}, found {cursor.describe_next()}")
 
     def _read_other_key(
         self,
@@ -181,13 +186,15 @@ class AttributeReader:
         known = [*attribute_table_of(op).fields, *(slot.key for slot in slots), *ANNOTATIONS, _CONTROL_PREDECESSORS]
         near = difflib.get_close_matches(match[1][:100], known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
-        self.cursor.fail_at(match.start(1), f"{op.name} has no attribute {match[1]!r}; {hint}")
+        self.cursor.fail_at(match.start(1), codes.UNKNOWN_KEY, f"{op.name} has no attribute {match[1]!r}; {hint}")
 
     def _read_called(
         self, parsed: ParsedAttributes, number: int, slot: CalledComputationSlot, match: re.Match[str]
     ) -> None:
         if number in parsed.called:
-            self.cursor.fail_at(match.start(1), f"attribute {match[1]!r} repeats {slot.key!r} under another name")
+            self.cursor.fail_at(
+                match.start(1), codes.REPEATED_KEY, f"attribute {match[1]!r} repeats {slot.key!r} under another name"
+            )
         braced = slot.variadic and match[1] == slot.key
         parsed.called[number] = self._read_computations() if braced else [self._read_computation()]
 
@@ -206,7 +213,9 @@ class AttributeReader:
             start = self.cursor.skip()
             name = self.cursor.name("an instruction")
             if name not in scope.names:
-                self.cursor.fail_at(start, f"instruction {name!r} is not defined before this place")
+                self.cursor.fail_at(
+                    start, codes.UNDEFINED_NAME, f"instruction {name!r} is not defined before this place"
+                )
             found.append(scope.names[name])
         return found
 
@@ -217,11 +226,14 @@ class AttributeReader:
             return table.default
         for field in table.required:
             if field.name not in values:
-                self.cursor.fail_at(position, f"{op.name} needs the attribute {field.key!r}, which is missing")
+                self.cursor.fail_at(
+                    position, codes.MISSING_KEY, f"{op.name} needs the attribute {field.key!r}, which is missing"
+                )
         try:
             return op.attributes.make(**values)
         except (ShapeError, ValueError) as error:
-            self.cursor.fail_at(position, f"{op.name}: {error}")
+            code, message = code_and_message(error, codes.TOKEN)
+            self.cursor.fail_at(position, code, f"{op.name}: {message}")
 
     def require_computations(
         self, op: OpDef, slots: Sequence[CalledComputationSlot], parsed: ParsedAttributes, position: int
@@ -229,7 +241,9 @@ class AttributeReader:
         """Raises ParseError if a called computation that the op needs is missing."""
         for number, slot in enumerate(slots):
             if not slot.optional and number not in parsed.called:
-                self.cursor.fail_at(position, f"{op.name} needs the attribute {slot.key!r}, which is missing")
+                self.cursor.fail_at(
+                    position, codes.MISSING_KEY, f"{op.name} needs the attribute {slot.key!r}, which is missing"
+                )
 
 
 def read_value(cursor: HloCursor, codec: AttributeCodec[Any]) -> Any:

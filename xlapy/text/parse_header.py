@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from xlapy.base.cursor import BLANK
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import modules as module_codes
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import (
@@ -39,14 +41,14 @@ _ENTRY = re.compile(r",?\s*([a-z_]+)\s*=\s*(-?\d+)", re.ASCII)
 def read_header(cursor: HloCursor, module: Module, reprint: ReprintModule) -> None:
     """Reads `HloModule name, key=value, ...` into the module; `reprint` reprints the modules in a recovery table."""
     if cursor.match(_HEADER) is None:
-        cursor.fail(f"expected HloModule, found {cursor.describe_next()}")
+        cursor.fail(text_codes.TOKEN, f"expected HloModule, found {cursor.describe_next()}")
     module.name = cursor.name("the module")
     seen: set[str] = set()
     match = cursor.match(_ATTRIBUTE)
     while match is not None:
         key = match[1]
         if key in seen:
-            cursor.fail_at(match.start(1), f"module attribute {key!r} is given twice")
+            cursor.fail_at(match.start(1), text_codes.REPEATED_KEY, f"module attribute {key!r} is given twice")
         seen.add(key)
         if key == _RECOVERY:
             module.config.other = {**module.config.other, key: read_recovery_table(cursor, reprint)}
@@ -56,14 +58,17 @@ def read_header(cursor: HloCursor, module: Module, reprint: ReprintModule) -> No
             _fail_unknown(cursor, match)
         match = cursor.match(_ATTRIBUTE)
     if cursor.accept(","):
-        cursor.fail(f"expected an attribute of the module such as is_scheduled=true, found {cursor.describe_next()}")
+        cursor.fail(
+            text_codes.TOKEN,
+            f"expected an attribute of the module such as is_scheduled=true, found {cursor.describe_next()}",
+        )
 
 
 def _fail_unknown(cursor: HloCursor, match: re.Match[str]) -> NoReturn:
     known = [*_ATTRIBUTES, _RECOVERY]
     near = difflib.get_close_matches(match[1][:100], known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
-    cursor.fail_at(match.start(1), f"a module has no attribute {match[1]!r}; {hint}")
+    cursor.fail_at(match.start(1), text_codes.UNKNOWN_KEY, f"a module has no attribute {match[1]!r}; {hint}")
 
 
 def _set(name: str, read: Callable[[HloCursor], Any]) -> Callable[[HloCursor, ModuleConfig], None]:
@@ -107,14 +112,18 @@ def _read_aliases(cursor: HloCursor) -> tuple[Alias, ...]:
         if cursor.accept(","):
             kind = cursor.match(_ALIAS_KIND)
             if kind is None:
-                cursor.fail(f"expected may-alias or must-alias, found {cursor.describe_next()}")
+                cursor.fail(text_codes.TOKEN, f"expected may-alias or must-alias, found {cursor.describe_next()}")
             must = kind[1] == "must"
         cursor.expect(")")
         if output in found:
-            cursor.fail_at(start, f"input_output_alias names output {{{','.join(map(str, output))}}} twice")
+            cursor.fail_at(
+                start,
+                module_codes.ALIAS_ONCE,
+                f"input_output_alias names output {{{','.join(map(str, output))}}} twice",
+            )
         found[output] = Alias(output, number, index, must)
         if not cursor.accept(",") and not cursor.peek("}"):
-            cursor.fail(f"expected ',' or '}}', found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected ',' or '}}', found {cursor.describe_next()}")
     return tuple(found[output] for output in sorted(found))
 
 
@@ -134,7 +143,7 @@ def _read_donors(cursor: HloCursor) -> tuple[BufferDonor, ...]:
         found.add(_read_parameter_leaf(cursor))
         cursor.expect(")")
         if not cursor.accept(",") and not cursor.peek("}"):
-            cursor.fail(f"expected ',' or '}}', found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected ',' or '}}', found {cursor.describe_next()}")
     return tuple(BufferDonor(*leaf) for leaf in sorted(found))
 
 
@@ -198,10 +207,10 @@ def _read_row(cursor: HloCursor, row: type[Any]) -> dict[str, int]:
     while not cursor.accept("}"):
         match = cursor.match(_ENTRY)
         if match is None or match[1] not in names or match[1] in values or len(match[2]) > 11:
-            cursor.fail(f"expected each of {', '.join(names)} once, as 32-bit integers")
+            cursor.fail(text_codes.TOKEN, f"expected each of {', '.join(names)} once, as 32-bit integers")
         values[match[1]] = int(match[2])
     if len(values) < len(names):
-        cursor.fail(f"the row lacks {', '.join(name for name in names if name not in values)}")
+        cursor.fail(text_codes.MISSING_KEY, f"the row lacks {', '.join(name for name in names if name not in values)}")
     return values
 
 

@@ -14,6 +14,10 @@ from typing import Any, NoReturn
 
 from xlapy.base.cursor import BLANK
 from xlapy.base.element_types import ALL_TYPES, OPAQUE_TYPE, TOKEN
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import modules as module_codes
+from xlapy.base.error_codes import operands as operand_codes
+from xlapy.base.error_codes import values as value_codes
 from xlapy.base.errors import ParseError, ShapeError, UnsupportedError
 from xlapy.base.hlo_cursor import NAME
 from xlapy.base.literal import Literal
@@ -97,7 +101,7 @@ class InstructionReader:
         opcode = cursor.match(_OPCODE)
         if opcode is None:
             what = "an operation such as add(" if shape is not None else "a shape or an operation"
-            cursor.fail(f"expected {what}, found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected {what}, found {cursor.describe_next()}")
         return self._read_after_opcode(scope, name, name_position, shape, opcode[1], opcode_position, nested)
 
     def _register(
@@ -105,15 +109,23 @@ class InstructionReader:
     ) -> None:
         """Enters the instruction in the scope under its name, and as root if it is marked ROOT."""
         if name in scope.names:
-            self.cursor.fail_at(name_position, f"instruction {name!r} is defined twice in this computation")
+            self.cursor.fail_at(
+                name_position, module_codes.UNIQUE_NAMES, f"instruction {name!r} is defined twice in this computation"
+            )
         if (name.startswith("__") or name in TYPE_NAMES) and sanitize(name) != name:
-            self.cursor.fail_at(name_position, f"{name!r} cannot name an instruction; rename it to {sanitize(name)!r}")
+            self.cursor.fail_at(
+                name_position,
+                text_codes.INSTRUCTION_NAME,
+                f"{name!r} cannot name an instruction; rename it to {sanitize(name)!r}",
+            )
         scope.names[name] = instruction
         self.state.given_names.append(name)
         if is_root:
             if scope.root is not None:
                 self.cursor.fail_at(
-                    root_position, f"the computation has two roots; the other one is {scope.root.name!r}"
+                    root_position,
+                    text_codes.ONE_MARK,
+                    f"the computation has two roots; the other one is {scope.root.name!r}",
                 )
             scope.root = instruction
 
@@ -151,7 +163,7 @@ class InstructionReader:
             try:
                 lookup(opcode)
             except UnsupportedError as error:
-                self.cursor.fail_at(opcode_position, str(error))
+                self.cursor.fail_at(opcode_position, error.code, error.message)
         assert ops is not None
         return read_async(self, scope, name, shape, ops, opcode_position, nested)
 
@@ -163,7 +175,9 @@ class InstructionReader:
         assert field is not None
         if shape is None:
             self.cursor.fail_at(
-                opcode_position, f"the shape of a {op.name} cannot be inferred; write it before the opcode"
+                opcode_position,
+                operand_codes.INFERRED_SHAPE,
+                f"the shape of a {op.name} cannot be inferred; write it before the opcode",
             )
         if op.canonicalize_shape is not None:
             shape = op.canonicalize_shape(shape, ())
@@ -189,7 +203,9 @@ class InstructionReader:
         if slots:
             self.attributes.require_computations(op, slots, parsed, opcode_position)
         if not op.arity.accepts(len(operands)):
-            self.cursor.fail_at(opcode_position, f"{op.name} takes {op.arity}, given {len(operands)}")
+            self.cursor.fail_at(
+                opcode_position, operand_codes.OPERAND_COUNT, f"{op.name} takes {op.arity}, given {len(operands)}"
+            )
         called = parsed.computations if parsed.called else ()
         if shape is None:
             shape = self._infer_shape(op, operands, attributes, called, opcode_position)
@@ -225,9 +241,13 @@ class InstructionReader:
             programs = [computation.program_shape for computation in called]
             return op.result_shape([operand.shape for operand in operands], attributes, programs)
         except ValueError as error:
-            self.cursor.fail_at(opcode_position, f"{op.name}: the shape cannot be inferred yet ({error}); declare it")
+            self.cursor.fail_at(
+                opcode_position,
+                operand_codes.INFERRED_SHAPE,
+                f"{op.name}: the shape cannot be inferred yet ({error}); declare it",
+            )
         except ShapeError as error:
-            self.cursor.fail_at(opcode_position, str(error))
+            self.cursor.fail_at(opcode_position, error.code, error.message)
 
     def _canonicalize_attributes(
         self, op: OpDef, attributes: Attributes, operands: Sequence[Instruction], shape: Shape, opcode_position: int
@@ -239,7 +259,7 @@ class InstructionReader:
             )
             return canonical
         except ShapeError as error:
-            self.cursor.fail_at(opcode_position, f"{op.name}: {error}")
+            self.cursor.fail_at(opcode_position, error.code, f"{op.name}: {error}")
 
     # -- operands
 
@@ -305,8 +325,12 @@ class InstructionReader:
         cursor = self.cursor
         match = cursor.match(_LOOSE_NAME)
         if match is not None and match[1] in scope.names:
-            cursor.fail(f"expected ',' or ')' after operand {match[1]!r}, found {cursor.describe_next()}")
-        cursor.fail_at(cursor.position if match is None else match.start(), "expected the name of an operand")
+            cursor.fail(
+                text_codes.TOKEN, f"expected ',' or ')' after operand {match[1]!r}, found {cursor.describe_next()}"
+            )
+        cursor.fail_at(
+            cursor.position if match is None else match.start(), text_codes.TOKEN, "expected the name of an operand"
+        )
 
     def _resolve_operand(self, scope: Scope, name: str, position: int, shape: Shape | None) -> Instruction:
         """The instruction that an operand names, after checking its declared shape and reading `#0` suffixes."""
@@ -321,6 +345,7 @@ class InstructionReader:
         if shape is not None and shape is not found.shape and not compatible_ignoring_dynamic(shape, found.shape):
             self.cursor.fail_at(
                 position,
+                text_codes.REDECLARED_SHAPE,
                 f"operand {name!r} is declared {shape.to_text()} here, but its shape is {found.shape.to_text()}",
             )
         return found
@@ -332,7 +357,7 @@ class InstructionReader:
         elif len(scope.names) < 10_000:
             near = difflib.get_close_matches(name[:100], scope.names, n=1)
             message += f"; did you mean {near[0]!r}?" if near else ""
-        self.cursor.fail_at(position, message)
+        self.cursor.fail_at(position, text_codes.UNDEFINED_NAME, message)
 
     def _add_parameter(self, scope: Scope, name: str, shape: Shape) -> Instruction:
         """Adds a parameter for an undefined operand of a text that is a single instruction."""
@@ -347,12 +372,14 @@ class InstructionReader:
         """Reads `#1` after `%t`: returns `t#1` and its get-tuple-element, which is made once."""
         match = self.cursor.match(_INDEX)
         if match is None:
-            self.cursor.fail("expected the number of a tuple element after #")
+            self.cursor.fail(text_codes.TOKEN, "expected the number of a tuple element after #")
         parts = whole.shape.tuple_shapes
         index = int(match[1]) if len(match[1]) < 10 else len(parts)
         if index >= len(parts):
             self.cursor.fail_at(
-                match.start(), f"{name!r} of shape {whole.shape.to_text(layout=False)} has no element {match[1]}"
+                match.start(),
+                value_codes.TUPLE_INDEX,
+                f"{name!r} of shape {whole.shape.to_text(layout=False)} has no element {match[1]}",
             )
         name = f"{name}#{index}"
         found = scope.names.get(name)

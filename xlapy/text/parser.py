@@ -11,6 +11,7 @@ import re
 
 from xlapy.base.arguments.checking import eager_arguments
 from xlapy.base.cursor import BLANK, check_characters
+from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.hlo_cursor import NAME, HloCursor
 from xlapy.base.program_shape import ProgramShape
@@ -74,7 +75,7 @@ class _ModuleReader:
         try:
             return self._read()
         except ShapeError as error:  # a class refused a value that was just read: the cursor is after it
-            self.cursor.fail(str(error))
+            self.cursor.fail(error.code, error.message)
 
     def _read(self) -> Module:
         start = self.cursor.skip()
@@ -99,7 +100,9 @@ class _ModuleReader:
             computation = self._read_computation()
             if is_entry and entry is not None:
                 self.cursor.fail_at(
-                    entry_position, f"the module has two ENTRY computations; the other one is {entry.name!r}"
+                    entry_position,
+                    codes.ONE_MARK,
+                    f"the module has two ENTRY computations; the other one is {entry.name!r}",
                 )
             entry = computation if is_entry else entry
             if self.cursor.at_end():
@@ -113,7 +116,7 @@ class _ModuleReader:
 
     def _check_undefined(self) -> None:
         for name, position in self.state.undefined_computations.items():
-            self.cursor.fail_at(position, f"computation {name!r} is not defined")
+            self.cursor.fail_at(position, codes.UNDEFINED_NAME, f"computation {name!r} is not defined")
 
     def _adopt(self, computations: list[Computation], entry: Computation) -> None:
         for computation in computations:
@@ -134,13 +137,14 @@ class _ModuleReader:
         if result is not None and not compatible_ignoring_dynamic(result, root.shape):
             cursor.fail_at(
                 result_position,
+                codes.REDECLARED_SHAPE,
                 f"computation {name!r} is declared to return {result.to_text(layout=False)}, but its root {root.name} "
                 f"has shape {root.shape.to_text(layout=False)}",
             )
         if cursor.match(_THREAD):
             computation.execution_thread = cursor.string()
         elif cursor.peek(","):
-            cursor.fail('expected execution_thread="..." or a computation')
+            cursor.fail(codes.TOKEN, 'expected execution_thread="..." or a computation')
         return computation
 
     def _read_program_shape(self) -> tuple[int, Shape]:
@@ -151,7 +155,7 @@ class _ModuleReader:
         cursor = self.cursor
         for _ in entries(cursor, "(", ")"):
             if cursor.match(_PARAMETER_NAME) is None:
-                cursor.fail(f"expected the name of a parameter, found {cursor.describe_next()}")
+                cursor.fail(codes.TOKEN, f"expected the name of a parameter, found {cursor.describe_next()}")
             cursor.shape()
         cursor.expect("->")
         result_position = cursor.skip()
@@ -179,7 +183,9 @@ class _ModuleReader:
             if text.startswith("}", position):
                 break
             if position >= len(text):
-                cursor.fail_at(brace_position, f"computation {computation.name!r} has no closing brace")
+                cursor.fail_at(
+                    brace_position, codes.CLOSING_BRACKET, f"computation {computation.name!r} has no closing brace"
+                )
         cursor.position += 1
         edit.set_root(computation, scope.root or computation.last_instruction)
         self.state.computations.append(computation)
@@ -195,7 +201,9 @@ class _ModuleReader:
         else:
             self.instructions.read_right_side(scope, SINGLE_INSTRUCTION_NAME, cursor.position)
         if not cursor.at_end():
-            cursor.fail("expected the end of the text after a single instruction; a module begins with HloModule")
+            cursor.fail(
+                codes.TOKEN, "expected the end of the text after a single instruction; a module begins with HloModule"
+            )
         self._check_undefined()
         edit.set_root(scope.computation, scope.computation.last_instruction)
         self._adopt([scope.computation, *self.state.computations], scope.computation)

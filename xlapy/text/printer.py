@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -118,7 +119,7 @@ class _ComputationTexts:
                 )
             elif depth - indent > _MAX_CALL_DEPTH:
                 raise InvalidArgumentError(
-                    f"calls nest deeper than {_MAX_CALL_DEPTH}, so {computation.name} has no full text"
+                    codes.NESTING, f"calls nest deeper than {_MAX_CALL_DEPTH}, so {computation.name} has no full text"
                 )
             else:
                 entered.add(key)

@@ -6,6 +6,8 @@ instructions without one. Does not depend on the grammar.
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import modules as module_codes
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -71,7 +73,7 @@ class ParserState:
         if self.undefined_computations.pop(name, None) is not None:
             return self.computations_by_name[name]
         if name in self.computations_by_name:
-            self.cursor.fail_at(position, f"computation {name!r} is defined twice")
+            self.cursor.fail_at(position, module_codes.UNIQUE_NAMES, f"computation {name!r} is defined twice")
         found = self.computations_by_name[name] = Computation(name)
         return found
 
@@ -79,7 +81,9 @@ class ParserState:
         """Enters an instruction or computation that is written in place of a name. Raises ParseError if too deep."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            self.cursor.fail(f"instructions and computations are nested deeper than {MAX_DEPTH} levels")
+            self.cursor.fail(
+                text_codes.NESTING, f"instructions and computations are nested deeper than {MAX_DEPTH} levels"
+            )
 
     def leave_nested(self) -> None:
         """Leaves the instruction or computation that `enter_nested` entered."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.error_codes import values as codes
 from xlapy.base.errors import ArgumentTypeError
 
 
@@ -17,4 +18,6 @@ def array_argument(value: Any, function: str, name: str) -> np.ndarray[Any, Any]
     try:
         return np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise ArgumentTypeError(f"{function}: {name} must be an array of numbers: {error}") from error
+        raise ArgumentTypeError(
+            codes.ARRAY_VALUE, f"{function}: {name} must be an array of numbers: {error}"
+        ) from error

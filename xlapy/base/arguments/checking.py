@@ -15,7 +15,7 @@ import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import is_dataclass
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from xlapy.base.arguments.expected_types import (
     find_array,
@@ -26,10 +26,13 @@ from xlapy.base.arguments.expected_types import (
     plain_types,
     scalar_alternatives,
 )
+from xlapy.base.error_codes import python_calls as codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ArgumentTypeError, XlaError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+MakeError: TypeAlias = Callable[[ErrorCode, str], ArgumentTypeError]
 C = TypeVar("C", bound=type)
 
 _RAW = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -47,21 +50,19 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except _RAW as error:
-            message = _explanation(function, args, kwargs)
-            if message is None:
+            explained = _explanation(function, args, kwargs)
+            if explained is None:
                 raise
-            raise ArgumentTypeError(message) from error
+            raise ArgumentTypeError(*explained) from error
 
     return checked
 
 
-def eager_arguments(
-    function: Callable[P, R], make_error: Callable[[str], ArgumentTypeError] = ArgumentTypeError
-) -> Callable[P, R]:
+def eager_arguments(function: Callable[P, R], make_error: MakeError = ArgumentTypeError) -> Callable[P, R]:
     """Returns a function that compares its arguments with the annotations at each call.
 
     For functions that store their arguments: a wrong one would show much later. An error that the function itself
-    raises as one of xlapy says more and takes precedence. make_error: makes the error of a message.
+    raises as one of xlapy says more and takes precedence. make_error: makes the error of a code and a message.
     """
     kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
@@ -83,16 +84,16 @@ def eager_arguments(
             if not isinstance(value, types):
                 found = find_mismatch(value, hint)
                 if found is not None:
-                    error = make_error(_message(_name_of(function), name, found))
+                    error = make_error(codes.ARGUMENT_TYPE, _message(_name_of(function), name, found))
                     _call_for_its_error(function, args, kwargs, error)
                     raise error
         try:
             return function(*args, **kwargs)
         except _RAW as error:
-            message = None if isinstance(error, XlaError) else _explanation(function, args, kwargs)
-            if message is None:
+            explained = None if isinstance(error, XlaError) else _explanation(function, args, kwargs)
+            if explained is None:
                 raise
-            raise make_error(message) from error
+            raise make_error(*explained) from error
 
     return checked
 
@@ -107,7 +108,7 @@ def _call_for_its_error(function: Callable[..., Any], args: Any, kwargs: Any, er
         raise error from cause
 
 
-def _overloaded(function: Callable[P, R], make_error: Callable[[str], ArgumentTypeError]) -> Callable[P, R]:
+def _overloaded(function: Callable[P, R], make_error: MakeError) -> Callable[P, R]:
     """Returns a function that takes several forms of arguments, with errors for arguments that fit none of them."""
 
     @functools.wraps(function)
@@ -119,7 +120,7 @@ def _overloaded(function: Callable[P, R], make_error: Callable[[str], ArgumentTy
                 raise
             forms = [str(inspect.signature(form)) for form in typing.get_overloads(function)]
             message = f"{_name_of(function)}: the arguments fit none of its forms {', '.join(forms)}: {error}"
-            raise make_error(message) from error
+            raise make_error(codes.CALL_SIGNATURE, message) from error
 
     return checked
 
@@ -170,33 +171,37 @@ def _check_fields(cls: Any) -> None:
         try:
             make(self, *args, **kwargs)
         except _RAW as error:
-            message = _explanation(make, (self, *args), kwargs, hints_of(cls))
-            if message is None:
+            explained = _explanation(make, (self, *args), kwargs, hints_of(cls))
+            if explained is None:
                 raise
-            raise ArgumentTypeError(message) from error
+            raise ArgumentTypeError(*explained) from error
         hints = hints_of(cls)
         for name in names:
             found = find_mismatch(getattr(self, name), hints.get(name, Any))
             if found is not None:
-                raise ArgumentTypeError(_message(cls.__name__, name, found))
+                raise ArgumentTypeError(codes.ARGUMENT_TYPE, _message(cls.__name__, name, found))
 
     cls.__init__ = checked
 
 
-def _explanation(function: Any, args: Any, kwargs: Any, hints: dict[str, Any] | None = None) -> str | None:
-    """Names the first argument of a call that its annotation does not accept; None if there is none."""
+def _explanation(
+    function: Any, args: Any, kwargs: Any, hints: dict[str, Any] | None = None
+) -> tuple[ErrorCode, str] | None:
+    """Returns the code and the message about the first argument of a call that its annotation does not accept, or about
+    parameters that do not exist or are missing; None if there is none.
+    """
     signature = inspect.signature(function)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        return f"{_name_of(function)}: {error}; its parameters are {_parameters(signature)}"
+        return codes.CALL_SIGNATURE, f"{_name_of(function)}: {error}; its parameters are {_parameters(signature)}"
     hints = hints_of(function) if hints is None else hints
     given = [pair for name, value in bound.arguments.items() for pair in _values(signature.parameters[name], value)]
     for find in (find_mismatch, find_array, find_unordered):
         for name, shown, value in given:
             found = find(value, hints.get(name, Any))
             if found is not None:
-                return _message(_name_of(function), shown, found)
+                return codes.ARGUMENT_TYPE, _message(_name_of(function), shown, found)
     return None
 
 

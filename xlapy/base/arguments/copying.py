@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
+from xlapy.base.error_codes import python_calls as codes
 from xlapy.base.errors import ArgumentTypeError
 
 C = TypeVar("C", bound=type)
@@ -44,6 +45,6 @@ def _define(cls: Any, name: str, function: Callable[..., Any]) -> None:
 
 def _refusal(what: str, reason: str) -> Callable[..., NoReturn]:
     def refuse(self: Any, *arguments: Any) -> NoReturn:
-        raise ArgumentTypeError(f"{type(self).__name__} objects cannot be {what}: {reason}")
+        raise ArgumentTypeError(codes.OBJECT_COPY, f"{type(self).__name__} objects cannot be {what}: {reason}")
 
     return refuse

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlapy.base.error_codes import annotations as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -62,7 +63,11 @@ def _verify_threads(instruction: Instruction) -> None:
     thread = instruction.parent.execution_thread
     for called in instruction.computations:
         if called.execution_thread != thread:
-            fail(instruction, f"runs on thread {thread}, the computation {called.name} on {called.execution_thread}")
+            fail(
+                instruction,
+                codes.EXECUTION_THREAD,
+                f"runs on thread {thread}, the computation {called.name} on {called.execution_thread}",
+            )
 
 
 # -- shardings
@@ -73,7 +78,7 @@ def _verify_sharding(instruction: Instruction) -> None:
     try:
         instruction.sharding.check(instruction.shape)
     except ShapeError as error:
-        fail(instruction, str(error))
+        fail(instruction, error.code, error.message)
 
 
 def _verify_equal_shardings(instruction: Instruction) -> None:
@@ -84,7 +89,11 @@ def _verify_equal_shardings(instruction: Instruction) -> None:
             continue
         first = first or other
         if other.sharding != first.sharding:
-            fail(instruction, f"{first.name} has sharding {first.sharding}, {other.name} has {other.sharding}")
+            fail(
+                instruction,
+                codes.EQUAL_SHARDINGS,
+                f"{first.name} has sharding {first.sharding}, {other.name} has {other.sharding}",
+            )
 
 
 def _instructions_sharded_alike(instruction: Instruction) -> Sequence[Instruction]:
@@ -106,6 +115,7 @@ def _verify_original_value(instruction: Instruction) -> None:
     if structure is not None and structure != expected:
         fail(
             instruction,
+            codes.ORIGINAL_VALUE,
             f"origin {{{instruction.original_value}}} does not have the tuple structure of the shape "
             f"{instruction.shape.to_text(layout=False)}",
         )
@@ -143,15 +153,20 @@ def _tuple_structure_of_shape(shape: Shape) -> str:
 def _verify_composite(call: Instruction) -> None:
     attributes = call.frontend_attributes or {}
     if not attributes.get("composite.name"):
-        fail(call, "a composite call needs a frontend attribute composite.name that is not empty")
+        fail(call, codes.COMPOSITE_CALL, "a composite call needs a frontend attribute composite.name that is not empty")
     if attributes.get("composite.attributes") == "":
         fail(
             call,
+            codes.COMPOSITE_CALL,
             "the frontend attribute composite.attributes of a composite call is a dictionary such as {}, not empty",
         )
     version = attributes.get("composite.version")
     if version is not None and not (version.strip().isdecimal() and len(version.strip()) < 19):
-        fail(call, f"the frontend attribute composite.version is {version!r}, it must be an integer of at least 0")
+        fail(
+            call,
+            codes.COMPOSITE_CALL,
+            f"the frontend attribute composite.version is {version!r}, it must be an integer of at least 0",
+        )
 
 
 # -- collectives and the devices of the module
@@ -172,7 +187,11 @@ def _verify_group_members(instruction: Instruction, config: ModuleConfig) -> Non
         GroupMode.FLATTENED_ID: (config.replica_count * config.num_partitions, "devices"),
     }.get(mode, (config.replica_count, "replicas"))
     if count not in (1, members):
-        fail(instruction, f"replica_groups {groups.to_text()} have {members} members, the module has {count} {what}")
+        fail(
+            instruction,
+            codes.GROUP_MEMBERS,
+            f"replica_groups {groups.to_text()} have {members} members, the module has {count} {what}",
+        )
 
 
 def _verify_source_target_pairs(instruction: Instruction, config: ModuleConfig) -> None:
@@ -184,11 +203,19 @@ def _verify_source_target_pairs(instruction: Instruction, config: ModuleConfig) 
     for pair in attributes.source_target_pairs:
         for end, number in zip(("source", "target"), pair, strict=True):
             if limit != 1 and number >= limit:
-                fail(instruction, f"{end} {number} of source_target_pairs must be below {limit}, the number of {what}")
+                fail(
+                    instruction,
+                    codes.PAIR_MEMBERS,
+                    f"{end} {number} of source_target_pairs must be below {limit}, the number of {what}",
+                )
 
 
 def _verify_same_layout_constraint(instruction: Instruction, first: Instruction) -> None:
     constrained = instruction.attributes_as(AllReduceAttributes).constrain_layout
     if constrained != first.attributes_as(AllReduceAttributes).constrain_layout:
         text = str(constrained).lower()
-        fail(instruction, f"has constrain_layout={text}, {first.name} the opposite: a module has one or the other")
+        fail(
+            instruction,
+            codes.LAYOUT_CONSTRAINTS,
+            f"has constrain_layout={text}, {first.name} the opposite: a module has one or the other",
+        )

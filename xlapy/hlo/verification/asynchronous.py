@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from xlapy.base.error_codes import annotations as annotation_codes
+from xlapy.base.error_codes import asynchronous as async_codes
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
@@ -83,19 +85,31 @@ def _verify_users(instruction: Instruction) -> None:
     readers = [user for user in instruction.users if not _is_control_edge(user)]
     if len(readers) != 1:
         names = f" ({', '.join(user.name for user in readers[:4])})" if readers else ""
-        fail(instruction, f"must be read exactly once, by {_names(allowed)}; it has {len(readers)} readers{names}")
+        fail(
+            instruction,
+            async_codes.ASYNC_READER,
+            f"must be read exactly once, by {_names(allowed)}; it has {len(readers)} readers{names}",
+        )
     (reader,) = readers
     if reader.op not in allowed:
-        fail(instruction, f"must be read by {_names(allowed)}, but is read by {reader.name} ({reader.op.name})")
+        fail(
+            instruction,
+            async_codes.ASYNC_READER,
+            f"must be read by {_names(allowed)}, but is read by {reader.name} ({reader.op.name})",
+        )
     if instruction.op in (ASYNC_START, ASYNC_UPDATE) and instruction in reader.operands[1:]:
-        fail(instruction, f"must be the first operand of {reader.name}")
+        fail(instruction, async_codes.ASYNC_READER, f"must be the first operand of {reader.name}")
 
 
 def _verify_operand(instruction: Instruction) -> None:
     allowed = _ALLOWED_OPERANDS[instruction.op]
     source = instruction.operands[0]
     if source.op not in allowed:
-        fail(instruction, f"operand 0 must be {_names(allowed)}, but is {source.name} ({source.op.name})")
+        fail(
+            instruction,
+            async_codes.ASYNC_OPERAND,
+            f"operand 0 must be {_names(allowed)}, but is {source.name} ({source.op.name})",
+        )
 
 
 def _names(ops: tuple[OpDef, ...]) -> str:
@@ -139,12 +153,14 @@ def _verify_chain(instruction: Instruction, start: Instruction) -> None:
         if not compatible_ignoring_dynamic(bound, parameters):
             fail(
                 instruction,
+                async_codes.ASYNC_SHAPE,
                 f"{called.name} takes {parameters.to_text(layout=False)}, "
                 f"only {bound.to_text(layout=False)} is bound when it is done",
             )
         if not compatible_ignoring_dynamic(instruction.shape, result):
             fail(
                 instruction,
+                async_codes.ASYNC_SHAPE,
                 f"has shape {instruction.shape.to_text(layout=False)}, "
                 f"{called.name} returns {result.to_text(layout=False)}",
             )
@@ -154,6 +170,7 @@ def _require_prefix(update: Instruction, what: str, declared: Shape, whole: Shap
     if not is_prefix(declared, whole):
         fail(
             update,
+            async_codes.ASYNC_SHAPE,
             f"declares the {what} {declared.to_text(layout=False)}, {called.name} has {whole.to_text(layout=False)}",
         )
 
@@ -162,13 +179,21 @@ def _verify_called_computation(start: Instruction, called: Computation) -> None:
     """Verifies that a computation on the main thread holds one operation, or a group of collectives."""
     attributes = start.attributes_as(AsyncStartAttributes)
     if called.execution_thread != attributes.async_execution_thread:
-        fail(start, f"runs on thread {attributes.async_execution_thread}, {called.name} on {called.execution_thread}")
+        fail(
+            start,
+            annotation_codes.EXECUTION_THREAD,
+            f"runs on thread {attributes.async_execution_thread}, {called.name} on {called.execution_thread}",
+        )
     if called.execution_thread != MAIN_THREAD or _COLLECTIVES_GROUP_ATTRIBUTE in (start.frontend_attributes or {}):
         return
     root = called.root
     for instruction in called:
         if instruction is not root and not is_parameter(instruction) and instruction.op is not GET_TUPLE_ELEMENT:
-            fail(start, f"starts one operation, {called.name} also holds {instruction.name} ({instruction.op.name})")
+            fail(
+                start,
+                async_codes.ASYNC_ONE_OPERATION,
+                f"starts one operation, {called.name} also holds {instruction.name} ({instruction.op.name})",
+            )
 
 
 # -- channels of transfers
@@ -188,12 +213,17 @@ def _verify_channel(instruction: Instruction, host_channels: dict[int, Instructi
     for user in instruction.users:
         for key, value in _COMPARED_ATTRIBUTES.items():
             if user.op is done and value(user) != value(instruction):
-                fail(user, f"has {key}={value(user)}, {instruction.name} has {key}={value(instruction)}")
+                fail(
+                    user,
+                    async_codes.CHANNEL_PAIR,
+                    f"has {key}={value(user)}, {instruction.name} has {key}={value(instruction)}",
+                )
     if attributes.is_host_transfer:
         first = host_channels.setdefault(attributes.channel_id, instruction)
         if not _same_transfer(first, instruction):
             fail(
                 instruction,
+                async_codes.HOST_CHANNEL,
                 f"transfers with the host through channel {attributes.channel_id} as {first.name} does, "
                 "but differs from it in more than operands",
             )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from xlapy.base.error_codes import asynchronous as codes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module, ShapeIndex
@@ -71,7 +72,11 @@ def _is_entry_parameter(parameter: Instruction) -> bool:
 def _verify_no_buffers(instruction: Instruction) -> None:
     for value in (*instruction.operands, instruction):
         if any(_buffers(value.shape)):
-            fail(instruction, f"must not have buffers here, but {value.name} is {value.shape.to_text(layout=False)}")
+            fail(
+                instruction,
+                codes.BUFFER_PLACE,
+                f"must not have buffers here, but {value.name} is {value.shape.to_text(layout=False)}",
+            )
 
 
 def _buffers(shape: Shape) -> Iterator[tuple[ShapeIndex, Shape]]:
@@ -97,7 +102,9 @@ def _verify_creation(call: Instruction) -> None:
     if call.operands or not call.shape.is_buffer:
         given = ", ".join(operand.shape.to_text(layout=False) for operand in call.operands)
         fail(
-            call, f"CreateBuffer has no operands and returns a buffer: ({given}) -> {call.shape.to_text(layout=False)}"
+            call,
+            codes.BUFFER_CALL,
+            f"CreateBuffer has no operands and returns a buffer: ({given}) -> {call.shape.to_text(layout=False)}",
         )
 
 
@@ -111,6 +118,7 @@ def _verify_pinning(call: Instruction, to_buffer: bool) -> None:
         shown = ", ".join(shape.to_text(layout=False) for shape in given)
         fail(
             call,
+            codes.BUFFER_CALL,
             f"{call.custom_call_target} goes from {form}, keeping the "
             f"shape: ({shown}) -> {call.shape.to_text(layout=False)}",
         )
@@ -131,6 +139,7 @@ def _verify_alias_count(call: Instruction, what: str, partner: str, count: int) 
     if count != 1:
         fail(
             call,
+            codes.BUFFER_ALIAS,
             f"{what} is a buffer, which output_to_operand_aliasing must pair with one {partner}; it has {count}",
         )
 
@@ -145,6 +154,7 @@ def _verify_written_once(value: Instruction) -> None:
             names = ", ".join(writer.name for writer in writers[:4])
             fail(
                 value,
+                codes.BUFFER_WRITERS,
                 f"the buffer {buffer.to_text(layout=False)} at "
                 f"{list(index)} is written {len(writers)} times, by {names}",
             )

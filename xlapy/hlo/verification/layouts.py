@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xlapy.base.error_codes import asynchronous as codes
 from xlapy.base.errors import VerificationError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -30,7 +31,11 @@ def verify_layouts(module: Module) -> None:
         for instruction in () if inside else computation:
             for what, given, expected in (*_forwarded_values(instruction), *_same_rank_operands(instruction)):
                 if not _same_layouts(given, expected):
-                    fail(instruction, f"{what} has the layout of {given}, {expected} is expected; insert a copy")
+                    fail(
+                        instruction,
+                        codes.LAYOUT_KEPT,
+                        f"{what} has the layout of {given}, {expected} is expected; insert a copy",
+                    )
     _verify_entry(module)
 
 
@@ -43,7 +48,8 @@ def _verify_entry(module: Module) -> None:
     for instruction, expected in pairs:
         if not _same_layouts(instruction.shape, expected):
             raise VerificationError(
-                f"{instruction.name} has the layout of {instruction.shape}, the entry's layout is {expected}"
+                codes.LAYOUT_KEPT,
+                f"{instruction.name} has the layout of {instruction.shape}, the entry's layout is {expected}",
             )
 
 
