@@ -15,6 +15,7 @@ from xlapy.base.error_codes import editing as codes
 from xlapy.base.errors import IndexRangeError, UnknownAttributeError, UnknownNameError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
+from xlapy.hlo.source_lines import shown_source_of
 from xlapy.opcodes.attributes.codecs import NO_ATTRIBUTES, Attributes
 from xlapy.opcodes.custom import CustomCallAttributes
 from xlapy.opcodes.movement import DimensionAttributes, DimensionsAttributes
@@ -223,5 +224,9 @@ class Instruction:
 
 
 def describe_instruction(instruction: Instruction) -> str:
-    """Names an instruction and its op for error messages: `all-reduce.1 (all-reduce)`."""
-    return f"{instruction.name} ({instruction.op.name})"
+    """Names an instruction, its op and the user's line in error messages: `all-reduce.1 (all-reduce) at model.py:12`.
+
+    Without a line in the metadata of the instruction: `all-reduce.1 (all-reduce)`.
+    """
+    source = shown_source_of(instruction)
+    return f"{instruction.name} ({instruction.op.name}){source and ' at '}{source}"

@@ -16,7 +16,7 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.base.shape_fields import UNBOUNDED
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Alias, BufferDonor, Module, ShapeIndex
 from xlapy.hlo.traverse import find_call_cycle, find_cycle
 from xlapy.hlo.verification.annotations import verify_annotations
@@ -62,7 +62,7 @@ def verify(module: Module) -> None:
     if module.entry.callers:
         raise VerificationError(
             module_codes.ENTRY_CALLED,
-            f"entry computation {module.entry.name} is called by {module.entry.callers[0].name}",
+            f"entry computation {module.entry.name} is called by {describe_instruction(module.entry.callers[0])}",
         )
     _verify_names(module)
     _verify_tuples(module)
@@ -207,7 +207,7 @@ def _verify_fused(fusion: Instruction) -> None:
             fail(
                 fusion,
                 module_codes.FUSED_USERS,
-                f"{fused.name} ({fused.op.name}) in the fused computation is neither its root nor used",
+                f"{describe_instruction(fused)} in the fused computation is neither its root nor used",
             )
 
 

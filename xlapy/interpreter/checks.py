@@ -16,7 +16,7 @@ from xlapy.base import flags
 from xlapy.base.element_types import Array, PrimitiveType
 from xlapy.base.errors import ExecutionError
 from xlapy.base.value import DynamicArray
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import Context, Value, evaluate_computation
 
 _MAX_LOOPS = 50
@@ -159,10 +159,8 @@ def describe_value(value: Value) -> str:
 
 
 def _message(instruction: Instruction, operands: Sequence[Value], value: Value, what: str) -> str:
-    source = instruction.metadata
-    line = f" at {source.source_file}:{source.source_line}" if source and source.source_file else ""
     given = "; ".join(f"operand {i} = {describe_value(operand)}" for i, operand in enumerate(operands))
-    where = f"{instruction.name} ({instruction.op.name}){line}"
+    where = describe_instruction(instruction)
     return f"{where} is the first to make {what}: {describe_value(value)}; {given or 'it has no operands'}"
 
 

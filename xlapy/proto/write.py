@@ -14,7 +14,7 @@ from xlapy.base.error_codes import protos as proto_codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module, StackFrames
 from xlapy.hlo.traverse import callees_first, post_order
 from xlapy.opcodes.control import FUSION, MAIN_THREAD, WHILE
@@ -105,7 +105,7 @@ class _Writer:
             except UnicodeEncodeError:
                 raise
             except ValueError as error:
-                what = f"instruction {instruction.name!r} ({instruction.op.name})"
+                what = f"instruction {describe_instruction(instruction)}"
                 raise ProtoError(
                     proto_codes.PROTO_FIELDS, f"{what} in computation {computation.name!r} has no proto: {error}"
                 ) from error

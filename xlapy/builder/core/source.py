@@ -10,6 +10,7 @@ import sys
 from functools import lru_cache
 
 from xlapy.hlo.metadata import OpMetadata
+from xlapy.hlo.source_lines import shown_path
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _LAYERS = [os.path.join(_PACKAGE, layer) + os.sep for layer in ("base", "hlo", "builder")]
@@ -39,17 +40,9 @@ def user_metadata() -> OpMetadata | None:
 def located(message: str) -> str:
     """Returns `model.py:12: message`. The file is relative to the working directory if it is inside of it."""
     file, line = user_line()
-    return f"{_shown(file)}:{line}: {message}" if line else message
+    return f"{shown_path(file)}:{line}: {message}" if line else message
 
 
 @lru_cache(maxsize=4096)
 def _metadata(file: str, line: int) -> OpMetadata:
     return OpMetadata(source_file=file, source_line=line)
-
-
-def _shown(file: str) -> str:
-    try:
-        relative = os.path.relpath(file)
-    except (OSError, ValueError):  # on another drive, or the working directory no longer exists
-        return file
-    return file if relative.startswith(os.pardir) else relative

@@ -13,7 +13,7 @@ from xlapy.base.error_codes import annotations as annotation_codes
 from xlapy.base.error_codes import asynchronous as async_codes
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.verification.failure import fail
 from xlapy.opcodes.collectives import (
@@ -95,7 +95,7 @@ def _verify_users(instruction: Instruction) -> None:
         fail(
             instruction,
             async_codes.ASYNC_READER,
-            f"must be read by {_names(allowed)}, but is read by {reader.name} ({reader.op.name})",
+            f"must be read by {_names(allowed)}, but is read by {describe_instruction(reader)}",
         )
     if instruction.op in (ASYNC_START, ASYNC_UPDATE) and instruction in reader.operands[1:]:
         fail(instruction, async_codes.ASYNC_READER, f"must be the first operand of {reader.name}")
@@ -108,7 +108,7 @@ def _verify_operand(instruction: Instruction) -> None:
         fail(
             instruction,
             async_codes.ASYNC_OPERAND,
-            f"operand 0 must be {_names(allowed)}, but is {source.name} ({source.op.name})",
+            f"operand 0 must be {_names(allowed)}, but is {describe_instruction(source)}",
         )
 
 
@@ -192,7 +192,7 @@ def _verify_called_computation(start: Instruction, called: Computation) -> None:
             fail(
                 start,
                 async_codes.ASYNC_ONE_OPERATION,
-                f"starts one operation, {called.name} also holds {instruction.name} ({instruction.op.name})",
+                f"starts one operation, {called.name} also holds {describe_instruction(instruction)}",
             )
 
 

@@ -6,13 +6,13 @@ from typing import NoReturn
 
 from xlapy.base.error_codes.code import UNCLASSIFIED, ErrorCode
 from xlapy.base.errors import VerificationError
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 
 
 def fail(instruction: Instruction, code: ErrorCode | str, message: str | None = None) -> NoReturn:
-    """Raises `VerificationError` naming the computation, the instruction and its op."""
+    """Raises `VerificationError` naming the computation, the instruction, its op and the user's line."""
     parent = instruction.parent
     where = "" if parent is None else f"{parent.name}: "
     if message is None:
         code, message = UNCLASSIFIED, code
-    raise VerificationError(code, f"{where}{instruction.name} ({instruction.op.name}): {message}")
+    raise VerificationError(code, f"{where}{describe_instruction(instruction)}: {message}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xlapy.base.error_codes import asynchronous as codes
-from xlapy.base.errors import VerificationError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -47,9 +46,10 @@ def _verify_entry(module: Module) -> None:
     pairs = [*zip(entry.parameters, layout.parameters, strict=True), (entry.root_instruction, layout.result)]
     for instruction, expected in pairs:
         if not _same_layouts(instruction.shape, expected):
-            raise VerificationError(
+            fail(
+                instruction,
                 codes.LAYOUT_KEPT,
-                f"{instruction.name} has the layout of {instruction.shape}, the entry's layout is {expected}",
+                f"has the layout of {instruction.shape}, the layout of the entry is {expected}",
             )
 
 

@@ -18,13 +18,14 @@ from xlapy.analysis.cost import Cost, instruction_costs
 from xlapy.cpu.program.counter_records import ProfilingCounter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.hlo.source_lines import source_of
 from xlapy.opcodes.control import FusionAttributes
 from xlapy.pjrt.objects.loaded_executable import InstrumentedExecutable
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 from xlapy.pjrt.profiler.tracing import LaunchTrace, TracedLaunch
 from xlapy.proto.messages import Message, encode, message_class
 from xlapy.proto.write import module_message
-from xlapy.text.describe import framework_name_of, line_of, source_of
+from xlapy.text.describe import framework_name_of, line_of
 
 DEVICE_PLANE = "/device:CUSTOM:{name}:{number}"
 """Name under which profile readers find a device that is neither GPU nor TPU."""

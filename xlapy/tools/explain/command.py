@@ -20,8 +20,9 @@ from xlapy.cpu.program.memory_report import timeline_lines
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.hlo.source_lines import source_of
 from xlapy.passes import Pipeline
-from xlapy.text.describe import framework_name_of, line_of, source_of
+from xlapy.text.describe import framework_name_of, line_of
 from xlapy.tools.describe import kind_of
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.explain.instruction_tracker import InstructionTracker

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from xlapy.analysis.cost import TRANSCENDENTAL_COST, Cost, element_cost
 from xlapy.hlo.instruction import Instruction
-from xlapy.text.describe import framework_name_of, source_of
+from xlapy.hlo.source_lines import source_of
+from xlapy.text.describe import framework_name_of
 from xlapy.tools.describe import computing, contents_of
 
 FAR_FROM_LIMITS = 0.2

@@ -12,8 +12,9 @@ from typing import Any
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.program.counter_records import MAX_EVENTS_WITH_CHUNKS, ProfilingCounter
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.source_lines import source_of
 from xlapy.runtime.engine.counters import CounterTable
-from xlapy.text.describe import framework_name_of, line_of, source_of
+from xlapy.text.describe import framework_name_of, line_of
 
 
 def timeline(compiled: Compiled, tables: Sequence[CounterTable], ticks_per_second: float) -> str:

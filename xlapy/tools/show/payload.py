@@ -24,8 +24,9 @@ from typing import Any
 from xlapy.analysis.cost import array_bytes
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
+from xlapy.hlo.source_lines import source_of
 from xlapy.hlo.traverse import post_order, print_order
-from xlapy.text.describe import framework_name_of, line_of, source_of
+from xlapy.text.describe import framework_name_of, line_of
 from xlapy.tools.describe import kind_of
 from xlapy.tools.native_forms import NativeForms
 from xlapy.tools.profile.report import Profile, figures_text
