@@ -14,13 +14,11 @@ from xlapy.base.error_codes import modules as codes
 from xlapy.base.error_codes import operands as operand_codes
 from xlapy.base.errors import VerificationError
 from xlapy.hlo import edit
-from xlapy.hlo.instruction import Instruction, describe_instruction
-from xlapy.hlo.metadata import OpMetadata
+from xlapy.hlo.instruction import Instruction, describe_instruction, source_of
+from xlapy.hlo.metadata import OpMetadata, shown_path
 from xlapy.hlo.module import FileLocation, Module, StackFrame, StackFrames
-from xlapy.hlo.source_lines import shown_path, source_of
 from xlapy.hlo.verify import verify
 
-HERE = Path(__file__).name
 METADATA = 'metadata={op_name="f" source_file="model.py" source_line=12}'
 """The position `model.py:12` in HLO text."""
 
@@ -37,12 +35,11 @@ def test_a_module_of_the_builder_names_the_line_of_the_call() -> None:
     module, line = built_module()
     root = module.entry_computation.root_instruction
     edit.set_shape(root, xla.Shape.parse("f32[3]"))
-    with raises(
-        VerificationError, operand_codes.RESULT_SHAPE, f"{root.name} (negate) at ", f"{HERE}:{line}: "
-    ) as caught:
+    place = f"{root.name} (negate) at {shown_path(__file__)}:{line}: "
+    with raises(VerificationError, operand_codes.RESULT_SHAPE, place) as caught:
         verify(module)
     assert Path(__file__).read_text().splitlines()[line - 1].strip() == "y = ops.neg(x)"
-    assert caught.value.message.count(HERE) == 1
+    assert caught.value.message.count(Path(__file__).name) == 1
 
 
 def test_metadata_of_hlo_text_gives_the_line() -> None:

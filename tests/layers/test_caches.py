@@ -33,7 +33,7 @@ HARMLESS: dict[str, str] = dict.fromkeys(
         "debugging.hostile.storage._executables",
         "debugging.hostile.storage._folder",
         "hlo.names._parts",
-        "hlo.source_lines._relative",
+        "hlo.metadata._relative",
         "interpreter.transfer.parse_pairs",
         "loops.mathematics.expression.integer",
         "hlo.selections._holds",

@@ -15,7 +15,7 @@ from xlapy.base.error_codes import editing as codes
 from xlapy.base.errors import IndexRangeError, UnknownAttributeError, UnknownNameError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
-from xlapy.hlo.source_lines import shown_source_of
+from xlapy.hlo.metadata import shown_path
 from xlapy.opcodes.attributes.codecs import NO_ATTRIBUTES, Attributes
 from xlapy.opcodes.custom import CustomCallAttributes
 from xlapy.opcodes.movement import DimensionAttributes, DimensionsAttributes
@@ -223,10 +223,34 @@ class Instruction:
         return f"<{self.name} = {self.shape} {self.op.name}({operands})>"
 
 
+def source_of(instruction: Instruction) -> str:
+    """Returns the file and line of the user's program that the instruction comes from, `f.py:12`; "" if unknown."""
+    return _position(*_file_and_line(instruction))
+
+
 def describe_instruction(instruction: Instruction) -> str:
     """Names an instruction, its op and the user's line in error messages: `all-reduce.1 (all-reduce) at model.py:12`.
 
     Without a line in the metadata of the instruction: `all-reduce.1 (all-reduce)`.
     """
-    source = shown_source_of(instruction)
-    return f"{instruction.name} ({instruction.op.name}){source and ' at '}{source}"
+    file, line = _file_and_line(instruction)
+    source = f" at {_position(shown_path(file), line)}" if file else ""
+    return f"{instruction.name} ({instruction.op.name}){source}"
+
+
+def _position(file: str, line: int) -> str:
+    return f"{file}:{line}" if line else file
+
+
+def _file_and_line(instruction: Instruction) -> tuple[str, int]:
+    metadata = instruction.metadata
+    if metadata is None:
+        return "", 0
+    if metadata.source_file:
+        return metadata.source_file, metadata.source_line
+    module = instruction.parent.module if instruction.parent is not None else None
+    frames = module.stack_frames if module is not None else None
+    if frames is None or not 0 < metadata.stack_frame_id <= len(frames.frames):
+        return "", 0
+    location = frames.file_locations[frames.frames[metadata.stack_frame_id - 1].file_location_id - 1]
+    return frames.file_names[location.file_name_id - 1], location.line

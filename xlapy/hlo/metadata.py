@@ -1,12 +1,15 @@
 """`OpMetadata`, the origin of an instruction, and its text form: `{op_type="add" op_name="jit(f)/add" source_line=3}`.
 
-Responsible for reading the text from an `HloCursor` and for writing it as XLA does. Does not depend on instructions.
+Responsible for reading the text from an `HloCursor`, for writing it as XLA does, and for the paths that messages show.
+Does not depend on instructions.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from xlapy.base.arguments.checking import checked_class
@@ -114,3 +117,20 @@ def is_printed(metadata: OpMetadata) -> bool:
 
 
 METADATA = MetadataCodec()
+
+
+def shown_path(file: str) -> str:
+    """Returns the path relative to the working directory if the file is inside of it, else the path."""
+    try:
+        return _relative(file, os.getcwd())
+    except OSError:  # the working directory no longer exists
+        return file
+
+
+@lru_cache(maxsize=4096)
+def _relative(file: str, folder: str) -> str:
+    try:
+        relative = os.path.relpath(file, folder)
+    except ValueError:  # on another drive, or a null character
+        return file
+    return file if relative.startswith(os.pardir) else relative

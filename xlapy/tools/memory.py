@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.memory_report import memory_peak, position_names
-from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.source_lines import source_of
+from xlapy.hlo.instruction import Instruction, source_of
 from xlapy.text.describe import framework_name_of
 from xlapy.tools.describe import byte_text, contents_of
 

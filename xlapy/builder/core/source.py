@@ -9,8 +9,7 @@ import os
 import sys
 from functools import lru_cache
 
-from xlapy.hlo.metadata import OpMetadata
-from xlapy.hlo.source_lines import shown_path
+from xlapy.hlo.metadata import OpMetadata, shown_path
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _LAYERS = [os.path.join(_PACKAGE, layer) + os.sep for layer in ("base", "hlo", "builder")]

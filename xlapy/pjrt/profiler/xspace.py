@@ -16,9 +16,8 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.analysis.cost import Cost, instruction_costs
 from xlapy.cpu.program.counter_records import ProfilingCounter
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, source_of
 from xlapy.hlo.module import Module
-from xlapy.hlo.source_lines import source_of
 from xlapy.opcodes.control import FusionAttributes
 from xlapy.pjrt.objects.loaded_executable import InstrumentedExecutable
 from xlapy.pjrt.platform_name import PLATFORM_NAME

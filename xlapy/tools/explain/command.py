@@ -18,9 +18,8 @@ from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import Compiled, passes
 from xlapy.cpu.program.memory_report import timeline_lines
 from xlapy.hlo import edit
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, source_of
 from xlapy.hlo.module import Module
-from xlapy.hlo.source_lines import source_of
 from xlapy.passes import Pipeline
 from xlapy.text.describe import framework_name_of, line_of
 from xlapy.tools.describe import kind_of

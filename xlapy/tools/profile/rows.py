@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xlapy.analysis.cost import TRANSCENDENTAL_COST, Cost, element_cost
-from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.source_lines import source_of
+from xlapy.hlo.instruction import Instruction, source_of
 from xlapy.text.describe import framework_name_of
 from xlapy.tools.describe import computing, contents_of
 

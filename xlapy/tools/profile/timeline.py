@@ -11,8 +11,7 @@ from typing import Any
 
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.program.counter_records import MAX_EVENTS_WITH_CHUNKS, ProfilingCounter
-from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.source_lines import source_of
+from xlapy.hlo.instruction import Instruction, source_of
 from xlapy.runtime.engine.counters import CounterTable
 from xlapy.text.describe import framework_name_of, line_of
 

@@ -22,9 +22,8 @@ from __future__ import annotations
 from typing import Any
 
 from xlapy.analysis.cost import array_bytes
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, source_of
 from xlapy.hlo.module import Module
-from xlapy.hlo.source_lines import source_of
 from xlapy.hlo.traverse import post_order, print_order
 from xlapy.text.describe import framework_name_of, line_of
 from xlapy.tools.describe import kind_of

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from xlapy.analysis.cost import array_bytes
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, source_of
 from xlapy.hlo.module import Module
-from xlapy.hlo.source_lines import source_of
 from xlapy.hlo.traverse import post_order
 from xlapy.text.describe import line_of
 from xlapy.tools.describe import byte_text, kind_of
