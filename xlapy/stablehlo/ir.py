@@ -32,6 +32,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape_fields import MAX_ARRAY_RANK, bounded_product, check_tuple
 
@@ -108,7 +109,10 @@ class TensorType:
         if self.bounds:
             _check_sizes(self.bounds)
             if len(self.bounds) != len(self.sizes):
-                raise ShapeError(f"the bounds have {len(self.bounds)} dimensions, but the tensor has {len(self.sizes)}")
+                raise ShapeError(
+                    codes.TENSOR_SIZES,
+                    f"the bounds have {len(self.bounds)} dimensions, but the tensor has {len(self.sizes)}",
+                )
         # An encoding may be a dictionary, which has no hash.
         object.__setattr__(self, "_hash", hash((self.sizes, self.element, self.bounds)))
 
@@ -128,10 +132,13 @@ class TensorType:
 
 def _check_sizes(sizes: Sequence[int | None]) -> None:
     if len(sizes) > MAX_ARRAY_RANK:
-        raise ShapeError(f"a tensor has at most {MAX_ARRAY_RANK} dimensions, not {len(sizes)}")
+        raise ShapeError(codes.TENSOR_SIZES, f"a tensor has at most {MAX_ARRAY_RANK} dimensions, not {len(sizes)}")
     for number, size in enumerate(sizes):
         if size is not None and not 0 <= size <= _INT64_MAX:
-            raise ShapeError(f"the size of dimension {number} is {str(size)[:40]}, which is not in 0 to 2**63 - 1")
+            raise ShapeError(
+                codes.TENSOR_SIZES,
+                f"the size of dimension {number} is {str(size)[:40]}, which is not in 0 to 2**63 - 1",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +316,8 @@ class ElementsAttribute:
         """Returns the elements for a reader that goes through them. Raises `ShapeError` for a huge splat."""
         if self.is_splat and self.values.size > MAX_LISTED_SPLAT:
             raise ShapeError(
-                f"{self.values.size} equal elements are not listed one by one; {MAX_LISTED_SPLAT} are the most"
+                codes.LISTED_ELEMENTS,
+                f"{self.values.size} equal elements are not listed one by one; {MAX_LISTED_SPLAT} are the most",
             )
         return self.values
 
@@ -325,13 +333,17 @@ def check_constant(type_: TensorType, element: PrimitiveType) -> tuple[int, ...]
     `element` is the type that the elements are stored in.
     """
     if None in type_.sizes:
-        raise ShapeError("the type of constant elements must have static sizes")
+        raise ShapeError(codes.CONSTANT_SIZES, "the type of constant elements must have static sizes")
     sizes = tuple([size for size in type_.sizes if size is not None])
     if len(sizes) > MAX_CONSTANT_RANK:
-        raise ShapeError(f"a constant has at most {MAX_CONSTANT_RANK} dimensions, not {len(sizes)}")
+        raise ShapeError(
+            codes.CONSTANT_SIZES, f"a constant has at most {MAX_CONSTANT_RANK} dimensions, not {len(sizes)}"
+        )
     # NumPy bounds the product of the sizes other than 0, too.
     if bounded_product([max(size, 1) for size in sizes]) * element.byte_size > _INT64_MAX:
-        raise ShapeError(f"the sizes {list(sizes)} of a constant do not fit in a 64-bit byte count")
+        raise ShapeError(
+            codes.CONSTANT_SIZES, f"the sizes {list(sizes)} of a constant do not fit in a 64-bit byte count"
+        )
     return sizes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlapy.base.arguments.checking import eager_arguments
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.stablehlo.bytecode import read_bytecode
@@ -46,6 +47,7 @@ def parse_stablehlo(
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(
-            f"{filename or 'the program'} is neither MLIR bytecode nor text: byte {error.start} is not UTF-8"
+            codes.SOURCE_FORMAT,
+            f"{filename or 'the program'} is neither MLIR bytecode nor text: byte {error.start} is not UTF-8",
         ) from error
     return parse_stablehlo(text, argument_shapes, filename=filename)

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes import stablehlo_text as text_codes
 from xlapy.base.errors import BytecodeError, ParseError, ShapeError, UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.bytecode_file import BytecodeFile, EncodedEntry, EntryTable
@@ -65,7 +67,7 @@ class DialectReader(EncodingReader):
         """Reads a reference to an attribute of a kind. Raises `BytecodeError` for another kind, which is damage."""
         found = self.attribute()
         if not isinstance(found, kind):
-            raise self.fail(f"expected an attribute of kind {kind.__name__}, found {found!r}")
+            raise self.fail(codes.BYTECODE_KIND, f"expected an attribute of kind {kind.__name__}, found {found!r}")
         return found
 
     def dictionary(self) -> dict[str, Any]:
@@ -101,7 +103,7 @@ class DialectReader(EncodingReader):
         """Reads a reference to a resource, whose bytes are the elements of a type."""
         index, resources = self.varint(), self.entries.file.resources
         if index >= len(resources):
-            raise self.fail(f"there is no resource {index}, only {len(resources)}")
+            raise self.fail(codes.BYTECODE_REFERENCE, f"there is no resource {index}, only {len(resources)}")
         name, data = resources[index]
         found = elements(type_, data, self, self.entries.resource_values, index)
         return ir.ElementsAttribute(found.type, found.values, name)
@@ -113,14 +115,16 @@ class DialectReader(EncodingReader):
             return found.element
         if isinstance(found, ir.QuantizedType | ir.IndexType):
             return found
-        raise UnsupportedError(f"MLIR bytecode, byte {self.position}: StableHLO has no tensors of {found}")
+        raise UnsupportedError(
+            codes.BYTECODE_TYPE, f"MLIR bytecode, byte {self.position}: StableHLO has no tensors of {found}"
+        )
 
     def integer(self, kind: Any) -> int:
         """Reads the value of an integer attribute of a type: a byte for up to 8 bits, else a signed varint."""
         if isinstance(kind, ir.IndexType):
             return self.signed_varint()
         if not isinstance(kind, ir.ScalarType) or not (kind.element.is_integral or kind.element is PrimitiveType.PRED):
-            raise self.fail(f"{kind} is not the type of an integer")
+            raise self.fail(codes.BYTECODE_KIND, f"{kind} is not the type of an integer")
         bits = 1 if kind.element is PrimitiveType.PRED else kind.element.bits
         value = (self.signed_varint() if bits > 8 else self.byte()) % (1 << bits)
         return value - (1 << bits) if kind.element.is_signed and value >> (bits - 1) else value
@@ -129,7 +133,7 @@ class DialectReader(EncodingReader):
         """Reads the value of a floating-point attribute of a type, which is encoded as its bits."""
         dtype = kind.element.dtype if isinstance(kind, ir.ScalarType) and kind.element.is_floating else None
         if dtype is None:
-            raise self.fail(f"{kind} is not the type of a floating-point number")
+            raise self.fail(codes.BYTECODE_KIND, f"{kind} is not the type of a floating-point number")
         size = dtype.itemsize
         bits = self.byte() if size == 1 else self.signed_varint() % (1 << (8 * size))
         return float(np.frombuffer(bits.to_bytes(size, "little"), dtype)[0])
@@ -169,7 +173,10 @@ class AttributeTypeReader:
         """
         self._parts_left -= parts
         if self._parts_left < 0:
-            raise BytecodeError("MLIR bytecode: the references between attributes and types stand for too many of them")
+            raise BytecodeError(
+                codes.BYTECODE_NESTING,
+                "MLIR bytecode: the references between attributes and types stand for too many of them",
+            )
 
     def attribute(self, index: int) -> Any:
         """Returns the attribute with a number."""
@@ -183,10 +190,12 @@ class AttributeTypeReader:
         """Returns an attribute or type that another one refers to."""
         values = self._values[kind]
         if index >= len(values):
-            raise BytecodeError(f"MLIR bytecode: there is no {_kind_name(kind)} {index}, only {len(values)}")
+            raise BytecodeError(
+                codes.BYTECODE_REFERENCE, f"MLIR bytecode: there is no {_kind_name(kind)} {index}, only {len(values)}"
+            )
         value = values[index]
         if value is _BEING_READ:
-            raise BytecodeError(f"MLIR bytecode: {_kind_name(kind)} {index} contains itself")
+            raise BytecodeError(codes.BYTECODE_NESTING, f"MLIR bytecode: {_kind_name(kind)} {index} contains itself")
         if value is _UNREAD:
             self.spend(1)  # reading one may begin several times
             if self._depth >= _MAX_RECURSION_DEPTH:
@@ -208,7 +217,9 @@ class AttributeTypeReader:
                 self.nested(*next(reversed(pending)))
             except _TooDeep as first:
                 if first.entry in pending:
-                    raise BytecodeError(f"MLIR bytecode: {_kind_name(kind)} {index} contains itself") from None
+                    raise BytecodeError(
+                        codes.BYTECODE_NESTING, f"MLIR bytecode: {_kind_name(kind)} {index} contains itself"
+                    ) from None
                 pending[first.entry] = None
             else:
                 pending.popitem()
@@ -247,7 +258,10 @@ class AttributeTypeReader:
         else:
             parts, nesting = 1 + self._inner_parts, 1 + self._inner_nesting
         if nesting > _MAX_NESTING_DEPTH:
-            raise BytecodeError(f"MLIR bytecode: {_kind_name(kind)} {index} nests deeper than {_MAX_NESTING_DEPTH}")
+            raise BytecodeError(
+                codes.BYTECODE_NESTING,
+                f"MLIR bytecode: {_kind_name(kind)} {index} nests deeper than {_MAX_NESTING_DEPTH}",
+            )
         self._parts[kind][index], self._nesting[kind][index] = parts, nesting
 
     def _decode(self, kind: int, entry: EncodedEntry) -> Any:
@@ -258,20 +272,25 @@ class AttributeTypeReader:
                 return self._from_text[kind](text)
             except ParseError as error:
                 raise reader.fail(
-                    f"damaged {_kind_name(kind)} of {entry.dialect}, {text!r}: {error.message}"
+                    error.code, f"damaged {_kind_name(kind)} of {entry.dialect}, {text!r}: {error.message}"
                 ) from error
         decoder = self._decoders[kind].get(entry.dialect)
         if decoder is None:
             raise UnsupportedError(
+                codes.BYTECODE_ENCODING,
                 f"MLIR bytecode, byte {entry.position}: the encoding of {_kind_name(kind)}s of the dialect "
-                f"{entry.dialect} is not supported"
+                f"{entry.dialect} is not supported",
             )
         try:
             value = decoder(reader)
-        except (ValueError, OverflowError, ShapeError) as error:
-            raise reader.fail(f"damaged {_kind_name(kind)} of {entry.dialect}: {error}") from error
+        except ShapeError as error:
+            raise reader.fail(error.code, f"damaged {_kind_name(kind)} of {entry.dialect}: {error.message}") from error
+        except (ValueError, OverflowError) as error:
+            raise reader.fail(
+                codes.DAMAGED_BYTECODE, f"damaged {_kind_name(kind)} of {entry.dialect}: {error}"
+            ) from error
         if reader.remaining:
-            raise reader.fail(f"{reader.remaining} bytes are left after the {_kind_name(kind)}")
+            raise reader.fail(codes.DAMAGED_BYTECODE, f"{reader.remaining} bytes are left after the {_kind_name(kind)}")
         return value
 
 
@@ -294,15 +313,15 @@ def elements(
     take a byte each.
     """
     if not isinstance(type_, ir.TensorType):
-        raise reader.fail(f"the type of constant elements must be a tensor, found {type_}")
+        raise reader.fail(codes.BYTECODE_KIND, f"the type of constant elements must be a tensor, found {type_}")
     element = type_.element
     stored = _stored(element)
     if stored.dtype is None:
-        raise reader.fail(f"constants cannot have elements of the type {element}")
+        raise reader.fail(codes.BYTECODE_KIND, f"constants cannot have elements of the type {element}")
     try:
         sizes = ir.check_constant(type_, stored)
     except ShapeError as error:
-        raise reader.fail(str(error)) from error
+        raise reader.fail(error.code, error.message) from error
     count = math.prod(sizes)
     key = (number, stored, count)
     values = None if known is None else known.get(key)
@@ -313,7 +332,7 @@ def elements(
     if values.size == 1 and count != 1:
         return ir.ElementsAttribute(type_, np.broadcast_to(values[0], sizes))
     if values.size != count:
-        raise reader.fail(f"{type_} has {count} elements, found {values.size}")
+        raise reader.fail(text_codes.ELEMENT_COUNT, f"{type_} has {count} elements, found {values.size}")
     return ir.ElementsAttribute(type_, values.reshape(sizes))
 
 

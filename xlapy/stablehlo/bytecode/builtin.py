@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from xlapy.base.element_types import ALL_TYPES, C64, C128, F32, F64, PRED, PrimitiveType
+from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes import stablehlo_text as text_codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader, elements
@@ -34,7 +36,9 @@ def _decode(reader: DialectReader, table: dict[int, Callable[[DialectReader], An
     code = reader.varint()
     decoder = table.get(code)
     if decoder is None:
-        raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: unknown builtin {what} {code}")
+        raise UnsupportedError(
+            codes.BYTECODE_ENCODING, f"MLIR bytecode, byte {reader.position}: unknown builtin {what} {code}"
+        )
     return decoder(reader)
 
 
@@ -119,7 +123,7 @@ def _dense_array(reader: DialectReader) -> ir.ElementsAttribute:
     element, size = reader.element_type(), reader.varint()
     found = elements(ir.TensorType((size,), element), reader.blob(), reader)
     if found.is_splat:
-        raise reader.fail(f"an array of {size} elements has one")
+        raise reader.fail(text_codes.ELEMENT_COUNT, f"an array of {size} elements has one")
     return found
 
 
@@ -130,11 +134,15 @@ def dense_elements(reader: DialectReader) -> ir.ElementsAttribute:
 
 
 def _dense_strings(reader: DialectReader) -> Any:
-    raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: StableHLO has no tensors of strings")
+    raise UnsupportedError(
+        codes.BYTECODE_TYPE, f"MLIR bytecode, byte {reader.position}: StableHLO has no tensors of strings"
+    )
 
 
 def _sparse(reader: DialectReader) -> Any:
-    raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: StableHLO has no sparse constants")
+    raise UnsupportedError(
+        codes.BYTECODE_TYPE, f"MLIR bytecode, byte {reader.position}: StableHLO has no sparse constants"
+    )
 
 
 _ATTRIBUTES: dict[int, Callable[[DialectReader], Any]] = {
@@ -173,7 +181,9 @@ def _integer_type(reader: DialectReader) -> ir.Type:
         return ir.ScalarType(PRED)
     name = f"{'S' if signedness in (_SIGNLESS, _SIGNED) else 'U'}{bits}"
     if name[1:] not in ("1", "2", "4", "8", "16", "32", "64"):
-        raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: StableHLO has no integers of {bits} bits")
+        raise UnsupportedError(
+            codes.BYTECODE_TYPE, f"MLIR bytecode, byte {reader.position}: StableHLO has no integers of {bits} bits"
+        )
     return ir.ScalarType(PrimitiveType.from_name(name))
 
 
@@ -184,7 +194,9 @@ def complex_type(reader: DialectReader) -> ir.Type:
         return ir.ScalarType(C64)
     if part is F64:
         return ir.ScalarType(C128)
-    raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: StableHLO has no complex numbers of {part}")
+    raise UnsupportedError(
+        codes.BYTECODE_TYPE, f"MLIR bytecode, byte {reader.position}: StableHLO has no complex numbers of {part}"
+    )
 
 
 def _memref(reader: DialectReader) -> ir.BufferType:
@@ -201,7 +213,7 @@ def _memref_in_space(reader: DialectReader) -> ir.BufferType:
 def buffer_type(sizes: list[int], element: Any, reader: DialectReader) -> ir.BufferType:
     """Returns a buffer type. Raises `BytecodeError` if a size is unknown."""
     if DYNAMIC in sizes or isinstance(element, ir.IndexType):
-        raise reader.fail("a buffer must have static sizes and an element type of StableHLO")
+        raise reader.fail(codes.BYTECODE_KIND, "a buffer must have static sizes and an element type of StableHLO")
     return ir.BufferType(tuple(sizes), element)
 
 
@@ -225,7 +237,7 @@ def with_encoding(tensor: ir.TensorType, encoding: Any) -> ir.TensorType:
 
 def _unsupported(what: str) -> Callable[[DialectReader], Any]:
     def fail(reader: DialectReader) -> Any:
-        raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: StableHLO has no {what}")
+        raise UnsupportedError(codes.BYTECODE_TYPE, f"MLIR bytecode, byte {reader.position}: StableHLO has no {what}")
 
     return fail
 

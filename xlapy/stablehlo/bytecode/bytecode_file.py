@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.stablehlo.bytecode.encoding_reader import EncodingReader
 
 MAGIC = b"ML\xefR"
@@ -178,14 +179,14 @@ class BytecodeFile:
     def string_at(self, reader: EncodingReader, index: int) -> str:
         """Returns the string with a number; `reader` is the position for errors."""
         if index >= len(self.strings):
-            raise reader.fail(f"there is no string {index}, only {len(self.strings)}")
+            raise reader.fail(codes.BYTECODE_REFERENCE, f"there is no string {index}, only {len(self.strings)}")
         return self.strings[index]
 
     def dialect(self, reader: EncodingReader) -> str:
         """Reads a reference to a dialect and returns its name."""
         index = reader.varint()
         if index >= len(self.dialects):
-            raise reader.fail(f"there is no dialect {index}, only {len(self.dialects)}")
+            raise reader.fail(codes.BYTECODE_REFERENCE, f"there is no dialect {index}, only {len(self.dialects)}")
         return self.dialects[index]
 
 
@@ -193,12 +194,13 @@ def read_file(data: bytes) -> BytecodeFile:
     """Splits a file into its sections. Raises `BytecodeError` if it is not bytecode or its version is too new."""
     reader = EncodingReader(data)
     if data[:4] != MAGIC:
-        raise reader.fail(f"bytecode must begin with {MAGIC!r}, but begins with {data[:4]!r}")
+        raise reader.fail(codes.BYTECODE_START, f"bytecode must begin with {MAGIC!r}, but begins with {data[:4]!r}")
     reader.position = 4
     version = reader.varint()
     if version > MAX_SUPPORTED_VERSION:
         raise reader.fail(
-            f"version {version} of the format is newer than {MAX_SUPPORTED_VERSION}, the newest supported version"
+            codes.BYTECODE_VERSION,
+            f"version {version} of the format is newer than {MAX_SUPPORTED_VERSION}, the newest supported version",
         )
     producer = reader.null_terminated()
     sections = _sections(reader)
@@ -217,11 +219,11 @@ def _sections(reader: EncodingReader) -> dict[int, EncodingReader]:
     while reader.remaining:
         kind, section = reader.section()
         if kind in sections:
-            raise reader.fail(f"section {kind} occurs twice")
+            raise reader.fail(codes.DAMAGED_BYTECODE, f"section {kind} occurs twice")
         sections[kind] = section
     for kind, name in _REQUIRED_SECTIONS.items():
         if kind not in sections:
-            raise reader.fail(f"the section of {name} is missing")
+            raise reader.fail(codes.DAMAGED_BYTECODE, f"the section of {name} is missing")
     return sections
 
 
@@ -229,7 +231,7 @@ def _strings(reader: EncodingReader) -> list[str]:
     """Reads the strings. Their lengths come first, in reverse order, then the strings, each with a zero byte."""
     sizes = reader.varints(reader.count())[::-1]
     if 0 in sizes:
-        raise reader.fail("a string lacks its terminating zero byte")
+        raise reader.fail(codes.DAMAGED_BYTECODE, "a string lacks its terminating zero byte")
     data, (starts, ends) = reader.data, _spans(reader, sizes)
     return [data[start : end - 1].decode("utf-8", "surrogateescape") for start, end in zip(starts, ends, strict=True)]
 
@@ -250,7 +252,10 @@ def _read_dialects(file: BytecodeFile, reader: EncodingReader) -> None:
             index, is_versioned = reader.varint_with_flag()
             name = file.string_at(reader, index)
         if len(name) > _MAX_DIALECT_CHARACTERS:
-            raise reader.fail(f"the name of a dialect has {len(name)} characters, more than {_MAX_DIALECT_CHARACTERS}")
+            raise reader.fail(
+                codes.DAMAGED_BYTECODE,
+                f"the name of a dialect has {len(name)} characters, more than {_MAX_DIALECT_CHARACTERS}",
+            )
         file.dialects.append(name)
         if is_versioned:
             reader.section()
@@ -276,10 +281,10 @@ def _read_entries(file: BytecodeFile, entries: EncodingReader, offsets: Encoding
             encoded = offsets.varints(offsets.count())
             sizes = [number >> 1 for number in encoded]
             if 0 in sizes:
-                raise offsets.fail("an attribute or type has no bytes")
+                raise offsets.fail(codes.DAMAGED_BYTECODE, "an attribute or type has no bytes")
             table.extend(dialect, *_spans(entries, sizes), bytes([number & 1 for number in encoded]))
         if len(table) > count:
-            raise offsets.fail(f"expected {count} attributes or types, found {len(table)}")
+            raise offsets.fail(codes.DAMAGED_BYTECODE, f"expected {count} attributes or types, found {len(table)}")
 
 
 def _read_resources(file: BytecodeFile, values: EncodingReader | None, offsets: EncodingReader | None) -> None:

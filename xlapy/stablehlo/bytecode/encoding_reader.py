@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from array import array
 
+from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import BytecodeError
 
 _PADDING = 0xCB
@@ -24,9 +26,9 @@ class EncodingReader:
         self.position = position
         self.end = len(data) if end is None else end
 
-    def fail(self, message: str) -> BytecodeError:
+    def fail(self, code: ErrorCode, message: str) -> BytecodeError:
         """Returns the error to raise for damage at the current position."""
-        return BytecodeError(f"MLIR bytecode, byte {self.position}: {message}")
+        return BytecodeError(code, f"MLIR bytecode, byte {self.position}: {message}")
 
     @property
     def remaining(self) -> int:
@@ -37,7 +39,7 @@ class EncodingReader:
         """Reads a byte."""
         position = self.position
         if position >= self.end:
-            raise self.fail("the data ends in the middle of a value")
+            raise self.fail(codes.TRUNCATED_BYTECODE, "the data ends in the middle of a value")
         self.position = position + 1
         return self.data[position]
 
@@ -45,7 +47,7 @@ class EncodingReader:
         """Returns a reader of the next `size` bytes and moves past them."""
         start = self.position
         if size > self.end - start:
-            raise self.fail(f"{size} bytes are needed, but only {self.end - start} are left")
+            raise self.fail(codes.TRUNCATED_BYTECODE, f"{size} bytes are needed, but only {self.end - start} are left")
         self.position = start + size
         return EncodingReader(self.data, start, start + size)
 
@@ -65,7 +67,7 @@ class EncodingReader:
         extra = 8 if first == 0 else (first & -first).bit_length() - 1
         position = self.position
         if position + extra > self.end:
-            raise self.fail("the data ends in the middle of a number")
+            raise self.fail(codes.TRUNCATED_BYTECODE, "the data ends in the middle of a number")
         self.position = position + extra
         rest = int.from_bytes(self.data[position : position + extra], "little")
         return rest if first == 0 else (rest << 8 | first) >> (extra + 1)
@@ -122,7 +124,9 @@ class EncodingReader:
         """
         count = self.varint()
         if count > self.remaining:
-            raise self.fail(f"expected {count} items, but only {self.remaining} bytes are left")
+            raise self.fail(
+                codes.TRUNCATED_BYTECODE, f"expected {count} items, but only {self.remaining} bytes are left"
+            )
         return count
 
     def signed_varint_list(self) -> list[int]:
@@ -133,7 +137,7 @@ class EncodingReader:
         """Reads a string that ends in a zero byte."""
         found = self.data.find(b"\0", self.position, self.end)
         if found < 0:
-            raise self.fail("a string lacks its terminating zero byte")
+            raise self.fail(codes.DAMAGED_BYTECODE, "a string lacks its terminating zero byte")
         text = self.data[self.position : found].decode("utf-8", "surrogateescape")
         self.position = found + 1
         return text
@@ -141,11 +145,11 @@ class EncodingReader:
     def align(self, alignment: int) -> None:
         """Moves to the next multiple of `alignment` from the beginning of the file."""
         if alignment <= 0 or alignment & (alignment - 1):
-            raise self.fail(f"an alignment must be a power of 2, found {alignment}")
+            raise self.fail(codes.DAMAGED_BYTECODE, f"an alignment must be a power of 2, found {alignment}")
         while self.position % alignment:
             if self.byte() != _PADDING:
                 self.position -= 1
-                raise self.fail(f"the padding to a multiple of {alignment} must be bytes 0xCB")
+                raise self.fail(codes.DAMAGED_BYTECODE, f"the padding to a multiple of {alignment} must be bytes 0xCB")
 
     def section(self) -> tuple[int, EncodingReader]:
         """Reads a section: its number and a reader of its contents."""

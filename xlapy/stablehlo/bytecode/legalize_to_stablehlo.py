@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.errors import BytecodeError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.structs import FIELDS
@@ -160,7 +161,8 @@ def _field(operation: str, field: str, value: Any) -> Any:
     if isinstance(value, ir.ElementsAttribute) and value.values.ndim == 1:
         return tuple(value.listed().tolist())
     raise BytecodeError(
-        f"MLIR bytecode: {field} of {operation} must be an integer or a list of integers, found {value}"
+        codes.BYTECODE_KIND,
+        f"MLIR bytecode: {field} of {operation} must be an integer or a list of integers, found {value}",
     )
 
 

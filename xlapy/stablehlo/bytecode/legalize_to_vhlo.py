@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PRED, S64
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.legalize_to_stablehlo import ALGORITHM, FLAGS, STRUCTS, Attributes
@@ -109,7 +110,8 @@ def legalize_to_vhlo(operation: ir.Operation, minor: int) -> VhloOperation:
     dialect, _, mnemonic = operation.name.partition(".")
     if dialect not in ("stablehlo", "func"):
         raise UnsupportedError(
-            f"{operation.name}: a portable artifact can hold only StableHLO operations and functions"
+            codes.ARTIFACT_OPERATION,
+            f"{operation.name}: a portable artifact can hold only StableHLO operations and functions",
         )
     is_second = minor >= _SECOND_VERSION_SINCE.get(mnemonic, minor + 1)
     name = f"vhlo.{mnemonic}_v{2 if is_second else 1}"
@@ -135,7 +137,7 @@ def _property(name: str, value: Any) -> Any:
 def _case(enum: int, case: Any) -> Case:
     cases = ENUMS[enum]
     if case not in cases:
-        raise UnsupportedError(f"{case!r} is not one of {', '.join(filter(None, cases))}")
+        raise UnsupportedError(codes.ARTIFACT_ATTRIBUTE, f"{case!r} is not one of {', '.join(filter(None, cases))}")
     return Case(enum, cases.index(case))
 
 
@@ -239,7 +241,9 @@ def _default(operation: ir.Operation, mnemonic: str, name: str) -> Any:
         rank = _spatial(operation) if mnemonic in _CONVOLUTIONS else _window(operation)
         return _filled_i64_elements(1, (rank,)) if name == "window_strides" else _filled_i64_elements(0, (rank, 2))
     if name not in _DEFAULTS:
-        raise UnsupportedError(f"{operation.name}: the attribute {name} is missing and has no default")
+        raise UnsupportedError(
+            codes.ARTIFACT_ATTRIBUTE, f"{operation.name}: the attribute {name} is missing and has no default"
+        )
     return _DEFAULTS[name](operation)
 
 

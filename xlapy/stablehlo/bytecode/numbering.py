@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import C64, C128, F64, PRED, S64, PrimitiveType
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.builtin import DYNAMIC
@@ -142,7 +143,7 @@ class IRNumbering:
             emitter.varints(25, self.attribute(fields["axes"]))
             emitter.varint_with_flag(0 if devices is None else self.attribute(devices), devices is not None)
         else:
-            raise UnsupportedError(f"a portable artifact cannot hold #stablehlo.{name}")
+            raise UnsupportedError(codes.ARTIFACT_ATTRIBUTE, f"a portable artifact cannot hold #stablehlo.{name}")
 
     def builtin(self, value: Any) -> int:
         """Numbers an attribute in the builtin dialect's encoding: attributes of a module, and names in a dictionary."""
@@ -244,7 +245,7 @@ class IRNumbering:
         elif type_ == ir.OpaqueType("tf32"):
             emitter.varint(34)
         else:
-            raise UnsupportedError(f"a portable artifact cannot hold the type {type_}")
+            raise UnsupportedError(codes.ARTIFACT_TYPE, f"a portable artifact cannot hold the type {type_}")
 
     def _encode_tensor(self, emitter: EncodingEmitter, type_: ir.TensorType) -> None:
         sizes = [DYNAMIC if size is None else size for size in type_.sizes]
@@ -270,11 +271,11 @@ class IRNumbering:
         elif element in (C64, C128):
             emitter.varints(1, self._element_type(element.component_type))
         else:
-            raise UnsupportedError(f"a portable artifact cannot hold elements of {element}")
+            raise UnsupportedError(codes.ARTIFACT_TYPE, f"a portable artifact cannot hold elements of {element}")
 
     def _encode_quantized(self, emitter: EncodingEmitter, type_: ir.QuantizedType) -> None:
         if type_.block_sizes:
-            raise UnsupportedError("a portable artifact cannot hold sub-channel quantization")
+            raise UnsupportedError(codes.ARTIFACT_TYPE, "a portable artifact cannot hold sub-channel quantization")
         flags = _SIGNED_FLAG if type_.storage.is_signed else 0
         storage = PrimitiveType.from_name(f"S{type_.storage.bits}")
         emitter.varints(30 if type_.axes else 24, flags)

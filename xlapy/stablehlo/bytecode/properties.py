@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlapy.base.element_types import S32
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import vhlo_properties
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
@@ -197,7 +198,9 @@ def read_properties(reader: DialectReader, operation: str, version: int) -> dict
     for each in sizes:
         found[each.name] = _segment_sizes(reader, each.segments)
     if reader.remaining:
-        raise reader.fail(f"{reader.remaining} bytes are left after the properties of {operation}")
+        raise reader.fail(
+            codes.DAMAGED_BYTECODE, f"{reader.remaining} bytes are left after the properties of {operation}"
+        )
     return found
 
 
@@ -211,7 +214,8 @@ def _matching_encoding(reader: DialectReader, encodings: tuple[tuple[_Property, 
     matching = [encoding for encoding in encodings if len(encoding) == count]
     if not matching:
         raise reader.fail(
-            f"expected {' or '.join(str(len(encoding)) for encoding in encodings)} properties, found {count}"
+            codes.DAMAGED_BYTECODE,
+            f"expected {' or '.join(str(len(encoding)) for encoding in encodings)} properties, found {count}",
         )
     return matching[0]
 
@@ -225,6 +229,8 @@ def _segment_sizes(reader: DialectReader, segments: int) -> ir.ElementsAttribute
         value = reader.varint()
         index, size = (value & ((1 << bits) - 1), value >> bits) if is_sparse else (position, value)
         if index >= segments or size > np.iinfo(np.int32).max:
-            raise reader.fail(f"segment {index} of size {size} in an operation with {segments} segments")
+            raise reader.fail(
+                codes.DAMAGED_BYTECODE, f"segment {index} of size {size} in an operation with {segments} segments"
+            )
         sizes[index] = size
     return ir.ElementsAttribute(ir.TensorType((segments,), S32), sizes)

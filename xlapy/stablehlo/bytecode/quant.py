@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from xlapy.base.element_types import F64, PrimitiveType
+from xlapy.base.error_codes import bytecode as bytecode_codes
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
@@ -24,7 +26,8 @@ def read_type(reader: DialectReader) -> Any:
     decoder = _TYPES.get(code)
     if decoder is None:
         raise UnsupportedError(
-            f"MLIR bytecode, byte {reader.position}: StableHLO has only uniform quantized types, found {code}"
+            bytecode_codes.BYTECODE_ENCODING,
+            f"MLIR bytecode, byte {reader.position}: StableHLO has only uniform quantized types, found {code}",
         )
     return decoder(reader)
 
@@ -38,7 +41,9 @@ def _storage(reader: DialectReader, is_signed: bool) -> PrimitiveType:
     """Decodes the storage type. The encoded type is signless; `is_signed` is its signedness."""
     storage = reader.element_type()
     if not isinstance(storage, PrimitiveType) or not storage.is_integral:
-        raise reader.fail(f"the storage type of a quantized type must be an integer type, found {storage}")
+        raise reader.fail(
+            codes.QUANTIZED_TYPE, f"the storage type of a quantized type must be an integer type, found {storage}"
+        )
     return (
         storage if is_signed == storage.is_signed else PrimitiveType.from_name(f"{'SU'[not is_signed]}{storage.bits}")
     )
@@ -49,7 +54,10 @@ def _elements(reader: DialectReader) -> tuple[PrimitiveType, PrimitiveType]:
     is_signed = bool(reader.varint() & 1)
     storage, expressed = _storage(reader, is_signed), reader.element_type()
     if not isinstance(expressed, PrimitiveType) or not expressed.is_floating:
-        raise reader.fail(f"the expressed type of a quantized type must be a floating-point type, found {expressed}")
+        raise reader.fail(
+            codes.QUANTIZED_TYPE,
+            f"the expressed type of a quantized type must be a floating-point type, found {expressed}",
+        )
     return storage, expressed
 
 

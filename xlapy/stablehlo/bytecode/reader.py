@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes import stablehlo_text as text_codes
 from xlapy.base.errors import BytecodeError, UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import builtin, bytecode_file, quant, shardy, stablehlo, vhlo
@@ -125,7 +127,9 @@ class _OperationReader:
         found = top.regions[0].blocks[0].operations
         if len(found) != 1 or found[0].name != "builtin.module":
             names = ", ".join(operation.name for operation in found) or "nothing"
-            raise BytecodeError(f"MLIR bytecode: a program must be one builtin.module, found {names}")
+            raise BytecodeError(
+                codes.BYTECODE_MODULE, f"MLIR bytecode: a program must be one builtin.module, found {names}"
+            )
         return found[0]
 
     def _read(self, frames: list[_RegionFrame]) -> None:
@@ -188,7 +192,7 @@ class _OperationReader:
     def _location(self, reader: EncodingReader) -> ir.FileLocation:
         found = self._entries.attribute(reader.varint())
         if not isinstance(found, ir.FileLocation):
-            raise reader.fail(f"expected a location, found {found!r}")
+            raise reader.fail(codes.BYTECODE_KIND, f"expected a location, found {found!r}")
         return found
 
     def _operation(self, frame: _RegionFrame, block: ir.Block) -> _RegionFrame | None:
@@ -196,7 +200,9 @@ class _OperationReader:
         reader = frame.reader
         index = reader.varint()
         if index >= len(self._file.operation_names):
-            raise reader.fail(f"there is no operation name {index}, only {len(self._file.operation_names)}")
+            raise reader.fail(
+                codes.BYTECODE_REFERENCE, f"there is no operation name {index}, only {len(self._file.operation_names)}"
+            )
         name = self._file.operation_names[index]
         mask = reader.byte()
         location = self._location(reader)
@@ -208,12 +214,14 @@ class _OperationReader:
         if mask & HAS_OPERANDS:
             operation.operands = [self._value(reader) for _ in range(reader.count())]
         if mask & HAS_SUCCESSORS:
-            raise UnsupportedError(f"{name.name}: StableHLO has no successor blocks")
+            raise UnsupportedError(text_codes.SUCCESSOR_BLOCKS, f"{name.name}: StableHLO has no successor blocks")
         if mask & HAS_USE_LISTS and self._file.version >= bytecode_file.USE_LIST_ORDERING:
             _skip_use_lists(reader, len(operation.results))
         regions, is_isolated = reader.varint_with_flag() if mask & HAS_REGIONS else (0, False)
         if regions > reader.remaining:
-            raise reader.fail(f"expected {regions} regions, but only {reader.remaining} bytes are left")
+            raise reader.fail(
+                codes.TRUNCATED_BYTECODE, f"expected {regions} regions, but only {reader.remaining} bytes are left"
+            )
         if _is_cast(operation):
             self._define(reader, operation.operands)
             return None
@@ -229,7 +237,8 @@ class _OperationReader:
                 kind, reader = reader.section()
                 if kind != bytecode_file.IR:
                     raise reader.fail(
-                        f"the regions of {operation.name} must be in a section of IR, found section {kind}"
+                        codes.DAMAGED_BYTECODE,
+                        f"the regions of {operation.name} must be in a section of IR, found section {kind}",
                     )
         return _RegionFrame(operation, reader, regions, is_isolated)
 
@@ -245,7 +254,9 @@ class _OperationReader:
         if mask & HAS_ATTRIBUTES:
             found = self._entries.attribute(reader.varint())
             if not isinstance(found, dict):
-                raise reader.fail(f"the attributes of {name.name} must be a dictionary, found {found}")
+                raise reader.fail(
+                    codes.BYTECODE_KIND, f"the attributes of {name.name} must be a dictionary, found {found}"
+                )
             attributes.update(found)
         if mask & HAS_PROPERTIES:
             attributes.update(self._properties(reader, name))
@@ -257,12 +268,16 @@ class _OperationReader:
             return found if isinstance(found, dict) else {}
         index = reader.varint()
         if index >= len(self._file.properties):
-            raise reader.fail(f"there are no properties {index}, only {len(self._file.properties)}")
+            raise reader.fail(
+                codes.BYTECODE_REFERENCE, f"there are no properties {index}, only {len(self._file.properties)}"
+            )
         properties = DialectReader(self._entries, *self._file.properties[index])
         found = read_properties(properties, name.name, self._file.version)
         if found is None:
             raise UnsupportedError(
-                f"MLIR bytecode, byte {reader.position}: the encoding of the properties of {name.name} is not supported"
+                codes.BYTECODE_ENCODING,
+                f"MLIR bytecode, byte {reader.position}: the encoding of the properties of {name.name} is "
+                "not supported",
             )
         return found
 
@@ -270,7 +285,7 @@ class _OperationReader:
         number = reader.varint()
         value = self._scopes[-1].values.get(number)
         if value is None:
-            raise reader.fail(f"value {number} is used before it is defined")
+            raise reader.fail(codes.BYTECODE_REFERENCE, f"value {number} is used before it is defined")
         return value
 
     def _define(self, reader: EncodingReader, values: list[ir.Value]) -> None:
@@ -279,7 +294,10 @@ class _OperationReader:
         scope = self._scopes[-1]
         region = scope.regions[-1]
         if region.next_number + len(values) > region.end:
-            raise reader.fail(f"the region has more values than the {region.end - region.start} that it declares")
+            raise reader.fail(
+                codes.DAMAGED_BYTECODE,
+                f"the region has more values than the {region.end - region.start} that it declares",
+            )
         for value in values:
             scope.values[region.next_number] = value
             region.next_number += 1

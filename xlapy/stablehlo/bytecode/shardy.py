@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
@@ -19,7 +20,9 @@ def read_attribute(reader: DialectReader) -> ir.OpaqueAttribute:
     """Decodes an attribute of Shardy."""
     code = reader.varint()
     if code >= len(_ATTRIBUTES):
-        raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: unknown sdy attribute {code}")
+        raise UnsupportedError(
+            codes.BYTECODE_ENCODING, f"MLIR bytecode, byte {reader.position}: unknown sdy attribute {code}"
+        )
     name, decoder = _ATTRIBUTES[code]
     return ir.OpaqueAttribute(f"sdy.{name}", decoder(reader))
 
@@ -75,12 +78,15 @@ def _sharding(has_unreduced: bool, has_reduction: bool = False) -> Callable[[Dia
     def decode(reader: DialectReader) -> str:
         mesh = reader.attribute()
         if not isinstance(mesh, ir.SymbolReference | ir.OpaqueAttribute):
-            raise reader.fail(f"expected a mesh or its name, found {mesh!r}")
+            raise reader.fail(codes.BYTECODE_KIND, f"expected a mesh or its name, found {mesh!r}")
         mesh_text = f"@{mesh.root}" if isinstance(mesh, ir.SymbolReference) else f"mesh<{mesh.text}>"
         dimensions, replicated = _attribute_texts(reader), _attribute_texts(reader)
         unreduced = _attribute_texts(reader) if has_unreduced else []
         if has_reduction and reader.signed_varint():
-            raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: unreduced axes are supported for sums only")
+            raise UnsupportedError(
+                codes.BYTECODE_TYPE,
+                f"MLIR bytecode, byte {reader.position}: unreduced axes are supported for sums only",
+            )
         text = f"{mesh_text}, [{', '.join(dimensions)}]"
         text += f", replicated={_set(replicated)}" if replicated else ""
         return text + (f", unreduced={_set(unreduced)}" if unreduced else "")

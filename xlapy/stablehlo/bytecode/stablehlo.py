@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
@@ -39,7 +40,7 @@ def _decode(reader: DialectReader, table: dict[int, _Decoder], what: str) -> Any
     code = reader.varint()
     decoder = table.get(code)
     if decoder is None:
-        raise UnsupportedError(f"MLIR bytecode, byte {reader.position}: unknown {what} {code}")
+        raise UnsupportedError(codes.BYTECODE_ENCODING, f"MLIR bytecode, byte {reader.position}: unknown {what} {code}")
     return decoder(reader)
 
 

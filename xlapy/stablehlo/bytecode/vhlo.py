@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlapy.base.element_types import ALL_TYPES, S32
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader
@@ -44,8 +45,9 @@ def _decode(reader: DialectReader, table: dict[int, Callable[[DialectReader], An
     decoder = table.get(code)
     if decoder is None:
         raise UnsupportedError(
+            codes.BYTECODE_ENCODING,
             f"MLIR bytecode, byte {reader.position}: unknown VHLO {what} {code}; the newest supported version is "
-            f"{_MAX_VHLO_VERSION}"
+            f"{_MAX_VHLO_VERSION}",
         )
     return decoder(reader)
 
@@ -56,7 +58,10 @@ def enum(cases: tuple[str, ...]) -> Callable[[DialectReader], str]:
     def decode(reader: DialectReader) -> str:
         number = reader.varint()
         if number >= len(cases) or not cases[number]:
-            raise reader.fail(f"case {number} is not in the enum with the cases {', '.join(filter(None, cases))}")
+            raise reader.fail(
+                codes.DAMAGED_BYTECODE,
+                f"case {number} is not in the enum with the cases {', '.join(filter(None, cases))}",
+            )
         return cases[number]
 
     return decode
@@ -65,7 +70,7 @@ def enum(cases: tuple[str, ...]) -> Callable[[DialectReader], str]:
 def _boolean(reader: DialectReader) -> bool:
     value = reader.varint()
     if value > 1:
-        raise reader.fail(f"a boolean must be 0 or 1, found {value}")
+        raise reader.fail(codes.DAMAGED_BYTECODE, f"a boolean must be 0 or 1, found {value}")
     return value == 1
 
 

@@ -8,6 +8,7 @@ Source: MLIR's BytecodeFormat.md.
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import bytecode_file, reader
@@ -23,7 +24,9 @@ def write_bytecode(module: ir.Operation) -> bytes:
     Raises `UnsupportedError` for operations, attributes and types that VHLO lacks.
     """
     if module.name != "builtin.module":
-        raise InvalidArgumentError(f"a portable artifact must be made from a builtin.module, but got {module.name}")
+        raise InvalidArgumentError(
+            codes.ARTIFACT_MODULE, f"a portable artifact must be made from a builtin.module, but got {module.name}"
+        )
     return _OperationWriter(required_version(module)).file(module)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -175,7 +176,7 @@ def _participant_count(builder: BlockBuilder, instruction: Instruction) -> int:
 def collective_permute(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     given = instruction.attributes_as(CollectivePermuteAttributes)
     if given.slice_sizes:
-        raise UnsupportedError("StableHLO's collective_permute cannot send slices of arrays")
+        raise UnsupportedError(codes.EXPORTED_ATTRIBUTE, "StableHLO's collective_permute cannot send slices of arrays")
     attributes = {"source_target_pairs": matrix(given.source_target_pairs), **_channel(instruction)}
     return _emit_per_operand(builder, "stablehlo.collective_permute", instruction, attributes)
 

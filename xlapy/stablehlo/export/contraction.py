@@ -6,6 +6,7 @@ import re
 
 from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import Precision
@@ -32,7 +33,9 @@ def dot(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     }
     if given.algorithm is not Algorithm.UNSET:
         if any(each is not Precision.DEFAULT for each in given.operand_precision):
-            raise UnsupportedError("StableHLO's dot_general takes an algorithm or precisions, not both")
+            raise UnsupportedError(
+                codes.EXPORTED_ATTRIBUTE, "StableHLO's dot_general takes an algorithm or precisions, not both"
+            )
         attributes["algorithm"] = _algorithm(instruction)
     return builder.emit_for("stablehlo.dot_general", instruction, attributes)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.contraction import Algorithm
@@ -20,9 +21,11 @@ from xlapy.stablehlo.export.core.value_tree import ValueTree
 def convolution(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     given = instruction.attributes_as(ConvolutionAttributes)
     if given.convolution_kind is not ConvolutionKind.UNSET or given.algorithm is not Algorithm.UNSET:
-        raise UnsupportedError("StableHLO's convolutions have neither a kind nor an algorithm")
+        raise UnsupportedError(
+            codes.EXPORTED_ATTRIBUTE, "StableHLO's convolutions have neither a kind nor an algorithm"
+        )
     if given.sparsity_config != SparsityConfig():
-        raise UnsupportedError("StableHLO's convolutions have no sparse operands")
+        raise UnsupportedError(codes.EXPORTED_ATTRIBUTE, "StableHLO's convolutions have no sparse operands")
     window = given.window.dimensions
     attributes = {
         "dimension_numbers": ir.StructAttribute("stablehlo.conv", dataclasses.asdict(given.dim_labels)),
@@ -48,7 +51,9 @@ def _operands_of_one_type(builder: BlockBuilder, instruction: Instruction) -> li
     if len(operand_types) == 1:
         return values
     if any(each.bits > result_type.bits for each in operand_types):
-        raise UnsupportedError("StableHLO's convolution takes operands with the same element type")
+        raise UnsupportedError(
+            codes.EXPORTED_OPERANDS, "StableHLO's convolution takes operands with the same element type"
+        )
     return [
         builder.emit_single("stablehlo.convert", [value], operand.shape.with_element_type(result_type))
         for value, operand in zip(values, instruction.operands, strict=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import ParseError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
@@ -54,7 +55,7 @@ def _check_attributes(instruction: Instruction) -> None:
     default = CustomCallAttributes.make(custom_call_target=instruction.custom_call_target)
     for name in _UNSUPPORTED_ATTRIBUTES:
         if getattr(instruction, name) != getattr(default, name):
-            raise UnsupportedError(f"StableHLO's custom calls have no {name}")
+            raise UnsupportedError(codes.EXPORTED_ATTRIBUTE, f"StableHLO's custom calls have no {name}")
 
 
 def _configuration(instruction: Instruction) -> Any:
@@ -94,7 +95,7 @@ def _aliases(instruction: Instruction) -> tuple[ir.StructAttribute, ...]:
         paths = [path for path, _ in instruction.operands[alias.operand].shape.leaves()]
         results = [path for path, _ in instruction.shape.leaves()]
         if alias.output_index not in results or alias.operand_index not in paths:
-            raise UnsupportedError(f"StableHLO cannot alias a whole tuple: {alias}")
+            raise UnsupportedError(codes.EXPORTED_ALIAS, f"StableHLO cannot alias a whole tuple: {alias}")
         number = results.index(alias.output_index)
         fields = {
             "output_tuple_indices": (number,) if instruction.shape.is_tuple and len(results) > 1 else (),

@@ -8,6 +8,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32
+from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import Window
@@ -48,7 +49,7 @@ def _window(window: Window) -> dict[str, Any]:
 def select_and_scatter(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
     attributes = instruction.attributes_as(WindowAttributes)
     if any(each.base_dilation != 1 or each.window_dilation != 1 for each in attributes.window.dimensions):
-        raise UnsupportedError("StableHLO's select_and_scatter has no window dilation")
+        raise UnsupportedError(codes.EXPORTED_ATTRIBUTE, "StableHLO's select_and_scatter has no window dilation")
     regions = [builder.region(instruction.computation(role)) for role in ("select", "scatter")]
     return builder.emit_for("stablehlo.select_and_scatter", instruction, _window(attributes.window), regions)
 

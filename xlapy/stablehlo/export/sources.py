@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction
@@ -35,8 +36,9 @@ def _literal(builder: BlockBuilder, value: Literal) -> ValueTree:
         return builder.emit("stablehlo.create_token", (), [ir.TokenType()])[0]
     if value.is_elided:
         raise UnsupportedError(
+            codes.ELIDED_CONSTANT,
             "it is written {...}, so its elements are unknown; print the program with all constants in full "
-            "(print_large_constants=True)"
+            "(print_large_constants=True)",
         )
     return emit_constant(builder, value)
 

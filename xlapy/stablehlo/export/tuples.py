@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
@@ -21,6 +22,7 @@ def get_tuple_element(builder: BlockBuilder, instruction: Instruction) -> ValueT
     structure = builder.values[operand]
     if not isinstance(structure, tuple) or len(structure) != len(operand.shape.tuple_shapes):
         raise UnsupportedError(
-            f"StableHLO has no value for an element of {operand.op.name} before its done instruction"
+            codes.EXPORTED_START,
+            f"StableHLO has no value for an element of {operand.op.name} before its done instruction",
         )
     return structure[instruction.tuple_index]

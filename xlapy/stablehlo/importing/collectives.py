@@ -9,6 +9,9 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -41,7 +44,7 @@ def _channel(operation: ir.Operation) -> int | None:
     if isinstance(given, ir.IntegerAttribute):
         return given.value or None
     if not isinstance(given, ir.StructAttribute):
-        raise ShapeError(f"attribute channel_handle must be a struct, but is {describe(given)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"attribute channel_handle must be a struct, but is {describe(given)}")
     return Fields("channel_handle", given.fields).integer("handle") or None
 
 
@@ -60,7 +63,10 @@ def _replica_groups(builder: ComputationBuilder, operation: ir.Operation, partia
     members = sorted(member for group in groups for member in group)
     if members != (sorted({*members}) if partial else list(range(len(members)))):
         rule_of_members = "no number twice" if partial else "each number from 0 on once"
-        raise ShapeError(f"replica_groups must hold {rule_of_members}, but are {[list(group) for group in groups]}")
+        raise ShapeError(
+            operation_codes.REPLICA_GROUPS,
+            f"replica_groups must hold {rule_of_members}, but are {[list(group) for group in groups]}",
+        )
     return GroupList(groups)
 
 
@@ -74,7 +80,9 @@ def _mesh(builder: ComputationBuilder, given: Any) -> Mesh:
     if isinstance(given, ir.SymbolReference):
         return builder.context.annotations.meshes.mesh(given.root)
     if not isinstance(given, ir.StructAttribute):
-        raise ShapeError(f"a mesh of replica groups must be a struct or a symbol, but is {describe(given)}")
+        raise ShapeError(
+            codes.ATTRIBUTE_KIND, f"a mesh of replica groups must be a struct or a symbol, but is {describe(given)}"
+        )
     axes = _structs(given, "axes")
     devices = given.fields.get("device_ids")
     return Mesh.make(
@@ -88,30 +96,34 @@ def _structs(given: ir.StructAttribute, field: str) -> list[ir.StructAttribute]:
     """Returns the structs in a field with a list of structs."""
     found = given.fields.get(field, ())
     if not isinstance(found, tuple):
-        raise ShapeError(f"{field} of {given.name} must be a list, but is {describe(found)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"{field} of {given.name} must be a list, but is {describe(found)}")
     structs = [each for each in found if isinstance(each, ir.StructAttribute)]
     if len(structs) != len(found):
-        raise ShapeError(f"{field} of {given.name} must be a list of structs, but is {describe(found)}")
+        raise ShapeError(
+            codes.ATTRIBUTE_KIND, f"{field} of {given.name} must be a list of structs, but is {describe(found)}"
+        )
     return structs
 
 
 def _name(axis: ir.StructAttribute) -> str:
     name = axis.fields.get("name")
     if not isinstance(name, str):
-        raise ShapeError(f"the name of a mesh axis must be a string, but is {describe(name)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"the name of a mesh axis must be a string, but is {describe(name)}")
     return name
 
 
 def _axis(given: ir.StructAttribute, mesh: Mesh) -> AxisRef:
     name = _name(given)
     if name not in mesh.axis_names:
-        raise ShapeError(f"{name!r} is not an axis of {mesh.to_text()}")
+        raise ShapeError(operation_codes.MESH_AXIS, f"{name!r} is not an axis of {mesh.to_text()}")
     number = mesh.axis_names.index(name)
     sub_axis = given.fields.get("sub_axis_info")
     if sub_axis is None:
         return AxisRef(number)
     if not isinstance(sub_axis, ir.StructAttribute):
-        raise ShapeError(f"sub_axis_info of {name!r} must be a struct, but is {describe(sub_axis)}")
+        raise ShapeError(
+            codes.ATTRIBUTE_KIND, f"sub_axis_info of {name!r} must be a struct, but is {describe(sub_axis)}"
+        )
     part = Fields("sub_axis_info", sub_axis.fields)
     return AxisRef(number, part.integer("pre_size"), part.integer("size"))
 
@@ -218,7 +230,7 @@ def all_to_all(builder: ComputationBuilder, operation: ir.Operation) -> Sequence
     count = integer(operation, "split_count")
     groups = _replica_groups(builder, operation)
     if not 1 <= count <= MAX_DEVICES:
-        raise ShapeError(f"split_count must be from 1 to {MAX_DEVICES}, but is {count}")
+        raise ShapeError(operation_codes.SPLIT_COUNT, f"split_count must be from 1 to {MAX_DEVICES}, but is {count}")
     if not groups.group_size:
         groups = GroupList((tuple(range(count)),))
     attributes = AllToAllAttributes.make(
@@ -227,7 +239,9 @@ def all_to_all(builder: ComputationBuilder, operation: ir.Operation) -> Sequence
     results: list[Instruction] = []
     for operand in builder.operands(operation):
         if not 0 <= split < operand.shape.rank or not 0 <= concat < operand.shape.rank:
-            raise ShapeError(f"{operand.shape.to_text(layout=False)} has no dimensions {split} and {concat}")
+            raise ShapeError(
+                shared.DIMENSION_NUMBER, f"{operand.shape.to_text(layout=False)} has no dimensions {split} and {concat}"
+            )
         exchanged = builder.emit(opcodes.ALL_TO_ALL, (operand,), attributes)
         results.append(_move_blocks(builder, exchanged, split, concat, count))
     return results
@@ -246,7 +260,8 @@ def _move_blocks(
     sizes = list(exchanged.shape.dimensions)
     if count < 1 or sizes[split] % count:
         raise ShapeError(
-            f"dimension {split} of {exchanged.shape.to_text(layout=False)} cannot be split into {count} blocks"
+            operation_codes.SPLIT_COUNT,
+            f"dimension {split} of {exchanged.shape.to_text(layout=False)} cannot be split into {count} blocks",
         )
     blocks = builder.reshape(exchanged, [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
     permutation = [dimension for dimension in range(len(sizes) + 1) if dimension != split]
@@ -272,7 +287,7 @@ def ragged_all_to_all(builder: ComputationBuilder, operation: ir.Operation, _: M
     """JAX writes this collective, which StableHLO lacks, as a custom call with its groups in the backend config."""
     config = operation.attributes.get("backend_config")
     if not isinstance(config, dict):
-        raise ShapeError(f"its backend_config must be a dictionary, but is {describe(config)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"its backend_config must be a dictionary, but is {describe(config)}")
     described = ir.Operation("ragged_all_to_all", operation.operands, operation.results, dict(config))
     attributes = RaggedAllToAllAttributes.make(
         replica_groups=_replica_groups(builder, described), channel_id=_channel(described)

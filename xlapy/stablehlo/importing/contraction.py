@@ -6,6 +6,8 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.element_types import BF16, F8E4M3FN, F16, F32, F64, S64, PrimitiveType
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.codecs import Attributes
@@ -48,7 +50,7 @@ def precision(operation: ir.Operation) -> tuple[Precision, ...]:
     given = texts(operation, "precision_config")
     unknown = [name for name in given if name not in Precision.__members__]
     if unknown:
-        raise ShapeError(f"there is no precision {unknown[0]!r}")
+        raise ShapeError(codes.ATTRIBUTE_CASE, f"there is no precision {unknown[0]!r}")
     return tuple([Precision[name] for name in given])
 
 
@@ -78,7 +80,8 @@ def dot(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     for operand in (lhs, rhs):
         if operand.shape.rank not in (1, 2):
             raise ShapeError(
-                f"its operands must be vectors or matrices, but one is {operand.shape.to_text(layout=False)}"
+                operation_codes.DOT_RANKS,
+                f"its operands must be vectors or matrices, but one is {operand.shape.to_text(layout=False)}",
             )
     attributes = DotAttributes.make(
         lhs_contracting_dims=(lhs.shape.rank - 1,),
@@ -107,7 +110,7 @@ def _algorithm(given: Any) -> Algorithm:
     if given is None:
         return Algorithm.UNSET
     if not isinstance(given, ir.StructAttribute):
-        raise ShapeError(f"attribute algorithm must be a struct, but is {describe(given)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"attribute algorithm must be a struct, but is {describe(given)}")
     values = given.fields
     products = as_integer(values.get("num_primitive_operations", 1), "num_primitive_operations")
     types = [_precision_type(values.get(f"{name}_type")) for name in ("lhs_precision", "rhs_precision", "accumulation")]
@@ -119,7 +122,7 @@ def _algorithm(given: Any) -> Algorithm:
         return Algorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM if fast else Algorithm.DOT_ANY_F8_ANY_F8_F32
     algorithm = _ALGORITHMS.get((lhs, rhs, accumulation, products))  # type: ignore[arg-type]
     if algorithm is None:
-        raise UnsupportedError(f"HLO has no dot algorithm {values}")
+        raise UnsupportedError(codes.DOT_ALGORITHM, f"HLO has no dot algorithm {values}")
     return algorithm
 
 
@@ -129,7 +132,7 @@ def _precision_type(given: Any) -> PrimitiveType | None:
         return given.element
     if isinstance(given, ir.OpaqueType) and given.text == "tf32":
         return None
-    raise UnsupportedError(f"HLO has no dot algorithm with the type {describe(given)}")
+    raise UnsupportedError(codes.DOT_ALGORITHM, f"HLO has no dot algorithm with the type {describe(given)}")
 
 
 @rule("chlo.ragged_dot", operands=3)
@@ -171,7 +174,10 @@ def einsum(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     labels = operand_labels.split(",")
     operands = builder.operands(operation)
     if len(labels) != len(operands):
-        raise ShapeError(f"einsum_config {operand_labels!r} names {len(labels)} operands, but got {len(operands)}")
+        raise ShapeError(
+            operation_codes.EINSUM_LABELS,
+            f"einsum_config {operand_labels!r} names {len(labels)} operands, but got {len(operands)}",
+        )
     expanded = [_expand(label, operand.shape.rank) for label, operand in zip(labels, operands, strict=True)]
     result_label = _expand_result(result_label, expanded)
     needed = [set(result_label).union(*expanded[:number], *expanded[number + 1 :]) for number in range(len(expanded))]
@@ -189,11 +195,13 @@ def _expand(label: str, rank: int) -> str:
     """Replaces `...` by one letter per dimension, numbered from the last, so that the operands align at the right."""
     if "..." not in label:
         if len(label) != rank:
-            raise ShapeError(f"einsum label {label!r} has {len(label)} letters for rank {rank}")
+            raise ShapeError(
+                operation_codes.EINSUM_LABELS, f"einsum label {label!r} has {len(label)} letters for rank {rank}"
+            )
         return label
     count = rank - len(label) + 3
     if count < 0:
-        raise ShapeError(f"einsum label {label!r} has too many letters for rank {rank}")
+        raise ShapeError(operation_codes.EINSUM_LABELS, f"einsum label {label!r} has too many letters for rank {rank}")
     return label.replace("...", "".join(chr(_FIRST_ELLIPSIS_LETTER + count - 1 - i) for i in range(count)))
 
 
@@ -205,7 +213,10 @@ def _expand_result(result_label: str, expanded: list[str]) -> str:
 def _permutation(label: str, result_label: str) -> list[int]:
     """Returns the permutation that transposes dimensions labeled `label` into the order of `result_label`."""
     if sorted(label) != sorted(result_label):
-        raise ShapeError(f"einsum result {result_label!r} does not have the letters {label!r} once each")
+        raise ShapeError(
+            operation_codes.EINSUM_LABELS,
+            f"einsum result {result_label!r} does not have the letters {label!r} once each",
+        )
     return [label.index(letter) for letter in result_label]
 
 
@@ -242,8 +253,9 @@ def _take_diagonal(builder: ComputationBuilder, operand: Instruction, label: str
         first, shape = label.index(label[repeated]), operand.shape
         if shape.dimensions[first] != shape.dimensions[repeated]:
             raise ShapeError(
+                operation_codes.EINSUM_LABELS,
                 f"einsum label {label!r} repeats {label[repeated]!r} "
-                f"for different sizes of {shape.to_text(layout=False)}"
+                f"for different sizes of {shape.to_text(layout=False)}",
             )
         indices = [emit_iota(builder, shape.with_element_type(S64), dimension) for dimension in (first, repeated)]
         is_same = builder.emit(opcodes.COMPARE, indices, CompareAttributes.make(direction=ComparisonDirection.EQ))

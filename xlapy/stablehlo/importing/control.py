@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, S32
+from xlapy.base.error_codes import stablehlo_import as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
@@ -57,7 +58,9 @@ def _import_loop_region(
     if not is_condition:
         return inner.finish(inner.pack([*results, *values[own:]]))
     if len(results) != 1:
-        raise ShapeError(f"its condition must return one pred[], but returns {len(results)} values")
+        raise ShapeError(
+            codes.REGION_SIGNATURE, f"its condition must return one pred[], but returns {len(results)} values"
+        )
     return inner.finish(results[0])
 
 
@@ -70,11 +73,14 @@ def _add_parameters(inner: ComputationBuilder, shapes: Sequence[Shape]) -> list[
 
 def _bind_arguments(inner: ComputationBuilder, block: ir.Block, values: Sequence[Instruction]) -> None:
     if len(block.arguments) != len(values):
-        raise ShapeError(f"its region takes {len(block.arguments)} values, but got {len(values)}")
+        raise ShapeError(
+            codes.REGION_SIGNATURE, f"its region takes {len(block.arguments)} values, but got {len(values)}"
+        )
     for argument, value in zip(block.arguments, values, strict=True):
         if not is_compatible(value.shape, argument.type):
             raise ShapeError(
-                f"its region takes {type_text(argument.type)}, but got {value.shape.to_text(layout=False)}"
+                codes.REGION_SIGNATURE,
+                f"its region takes {type_text(argument.type)}, but got {value.shape.to_text(layout=False)}",
             )
         inner.values[argument] = value
 
@@ -83,7 +89,7 @@ def _bind_arguments(inner: ComputationBuilder, block: ir.Block, values: Sequence
 def if_(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
     (predicate,) = builder.operands(operation)
     if predicate.shape.element_type is not PRED:
-        raise ShapeError(f"it takes a pred[], but got {predicate.shape.to_text(layout=False)}")
+        raise ShapeError(codes.SELECTOR_TYPE, f"it takes a pred[], but got {predicate.shape.to_text(layout=False)}")
     return _emit_conditional(builder, operation, predicate)
 
 
@@ -92,7 +98,7 @@ def case(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instr
     """Imports `case` as a conditional. An index out of range selects the last branch in both."""
     (index,) = builder.operands(operation)
     if index.shape.element_type is not S32:
-        raise ShapeError(f"it takes an s32[] index, but got {index.shape.to_text(layout=False)}")
+        raise ShapeError(codes.SELECTOR_TYPE, f"it takes an s32[] index, but got {index.shape.to_text(layout=False)}")
     return _emit_conditional(builder, operation, index)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_import as codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
@@ -72,7 +73,7 @@ def array_operands(
     given = builder.operands(operation)
     for what, expected, values in (("operands", operands, operation.operands), ("results", results, operation.results)):
         if expected is not None and len(values) != expected:
-            raise ShapeError(f"it takes {expected} {what}, but has {len(values)}")
+            raise ShapeError(codes.OPERATION_COUNTS, f"it takes {expected} {what}, but has {len(values)}")
     check_arrays(given)
     return given
 
@@ -130,11 +131,11 @@ def _version(operation: ir.Operation) -> CustomCallApiVersion:
     given = operation.attributes.get("api_version", 1)
     if isinstance(given, str):
         if given not in CustomCallApiVersion.__members__ and not any(v.value == given for v in _VERSIONS.values()):
-            raise ShapeError(f"there is no api_version {given!r}")
+            raise ShapeError(codes.ATTRIBUTE_CASE, f"there is no api_version {given!r}")
         return next(v for v in _VERSIONS.values() if given in (v.value, v.name))
     number = integer(operation, "api_version", 1)
     if number not in _VERSIONS:
-        raise ShapeError(f"there is no api_version {number}")
+        raise ShapeError(codes.ATTRIBUTE_CASE, f"there is no api_version {number}")
     return _VERSIONS[number or 1]  # version 0, unspecified, means the first version
 
 
@@ -152,7 +153,7 @@ def _config_text(given: Any) -> str:
         return given
     if isinstance(given, dict):
         return dictionary_text(given)
-    raise ShapeError(f"backend_config must be a string or a dictionary, but is {describe(given)}")
+    raise ShapeError(codes.ATTRIBUTE_KIND, f"backend_config must be a string or a dictionary, but is {describe(given)}")
 
 
 def _with_layouts(operation: ir.Operation, name: str, shapes: Sequence[Shape]) -> list[Shape] | None:
@@ -161,7 +162,9 @@ def _with_layouts(operation: ir.Operation, name: str, shapes: Sequence[Shape]) -
     if given is None:
         return None
     if not isinstance(given, tuple) or len(given) != len(shapes):
-        raise ShapeError(f"attribute {name} must list {len(shapes)} layouts, but is {describe(given)}")
+        raise ShapeError(
+            codes.ATTRIBUTE_KIND, f"attribute {name} must list {len(shapes)} layouts, but is {describe(given)}"
+        )
     return [_with_layout(shape, as_integers(each, name)) for shape, each in zip(shapes, given, strict=True)]
 
 
@@ -186,7 +189,9 @@ def _aliases(operation: ir.Operation) -> tuple[OutputAlias, ...]:
     aliases: list[OutputAlias] = []
     for each in array(operation, "output_operand_aliases"):
         if not isinstance(each, ir.StructAttribute):
-            raise ShapeError(f"an alias must be #stablehlo.output_operand_alias<...>, but is {describe(each)}")
+            raise ShapeError(
+                codes.ATTRIBUTE_KIND, f"an alias must be #stablehlo.output_operand_alias<...>, but is {describe(each)}"
+            )
         aliases.append(
             OutputAlias(
                 as_integers(each.fields.get("output_tuple_indices", ()), "output_tuple_indices"),
@@ -212,7 +217,7 @@ def top_k_target(
 ) -> Sequence[Instruction]:
     k, largest = attributes.get("k"), attributes.get("largest", True)
     if not isinstance(k, ir.IntegerAttribute):
-        raise ShapeError(f"its attribute k must be an integer, but is {describe(k)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"its attribute k must be an integer, but is {describe(k)}")
     return emit_top_k(
         builder, array_operands(builder, operation, operands=1, results=2), k.value, bool(largest), is_stable=True
     )
@@ -224,17 +229,19 @@ def shape_assertion(
 ) -> Sequence[Instruction]:
     """Checks during the import what a program asserts about the shapes of its arguments."""
     if not operation.operands:
-        raise ShapeError("it takes a condition, but has no operands")
+        raise ShapeError(codes.OPERATION_COUNTS, "it takes a condition, but has no operands")
     condition, *values = array_operands(builder, operation)
     known = builder.context.constants.value_of(condition)
     if known is None:
-        raise UnsupportedError("the condition it asserts does not follow from the shapes of the arguments")
+        raise UnsupportedError(
+            codes.ASSERTION, "the condition it asserts does not follow from the shapes of the arguments"
+        )
     if not known.all():
         given = [builder.context.constants.value_of(value) for value in values]
         message = str(required(operation, "error_message"))
         for number, value in enumerate(given):
             message = message.replace(f"{{{number}}}", str(value))
-        raise ShapeError(f"the shapes of the arguments violate an assertion of the program: {message}")
+        raise ShapeError(codes.ASSERTION, f"the shapes of the arguments violate an assertion of the program: {message}")
     return ()
 
 
@@ -250,7 +257,9 @@ def composite(builder: ComputationBuilder, operation: ir.Operation) -> Results:
     name = text(operation, "name")
     attributes = operation.attributes.get("composite_attributes", {})
     if not isinstance(attributes, dict):
-        raise ShapeError(f"composite_attributes must be a dictionary, but are {describe(attributes)}")
+        raise ShapeError(
+            codes.ATTRIBUTE_KIND, f"composite_attributes must be a dictionary, but are {describe(attributes)}"
+        )
     chlo_rule = RULES.get(name) if name.startswith("chlo.") else None
     if chlo_rule is not None:
         chlo_operation = ir.Operation(name, operation.operands, operation.results, dict(attributes))

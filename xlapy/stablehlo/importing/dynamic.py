@@ -11,6 +11,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32, Array
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -37,11 +39,14 @@ def constant_sizes(builder: ComputationBuilder, sizes: Instruction, what: str) -
     found = builder.context.constants.value_of(sizes)
     if found is None:
         raise UnsupportedError(
+            codes.KNOWN_SIZES,
             f"{what} ({sizes.name}) is not known before the program runs; give the shapes of the arguments "
-            "(argument_shapes), or bounds"
+            "(argument_shapes), or bounds",
         )
     if found.dtype.kind not in "iu":
-        raise ShapeError(f"{what} must be integers, but are {sizes.shape.to_text(layout=False)}")
+        raise ShapeError(
+            operation_codes.SIZE_VECTOR, f"{what} must be integers, but are {sizes.shape.to_text(layout=False)}"
+        )
     flat: list[int] = found.ravel().tolist()
     return tuple(flat)
 
@@ -50,7 +55,9 @@ def constant_size(builder: ComputationBuilder, size: Instruction, what: str) -> 
     """Returns the only number in a scalar or a vector of one size; raises as `constant_sizes` does."""
     sizes = constant_sizes(builder, size, what)
     if len(sizes) != 1:
-        raise ShapeError(f"{what} must be one integer, but is {size.shape.to_text(layout=False)}")
+        raise ShapeError(
+            operation_codes.SIZE_VECTOR, f"{what} must be one integer, but is {size.shape.to_text(layout=False)}"
+        )
     return sizes[0]
 
 
@@ -67,7 +74,7 @@ def _result_shape(
     if found is None and known is not None:
         return known, True
     if not isinstance(declared, ir.TensorType | ir.UnrankedTensorType):
-        raise ShapeError(f"its result must be a tensor, but is declared {type_text(declared)}")
+        raise ShapeError(codes.TENSOR_VALUE, f"its result must be a tensor, but is declared {type_text(declared)}")
     return Shape.array(element_type(declared.element), constant_sizes(builder, sizes, what)), False
 
 
@@ -75,12 +82,16 @@ def check_sizes(builder: ComputationBuilder, shape: Shape, sizes: Instruction) -
     """Raises `ShapeError` if a vector of sizes does not fit the declared shape or is known to differ from it."""
     if sizes.shape.rank != 1 or sizes.shape.dimensions[0] != shape.rank:
         raise ShapeError(
+            operation_codes.SIZE_VECTOR,
             f"the sizes of {shape.to_text(layout=False)} must be a vector of {shape.rank}, "
-            f"but got {sizes.shape.to_text(layout=False)}"
+            f"but got {sizes.shape.to_text(layout=False)}",
         )
     found = builder.context.constants.value_of(sizes)
     if found is not None and found.tolist() != list(shape.dimensions):
-        raise ShapeError(f"its result is declared {shape.to_text(layout=False)}, but its sizes are {found.tolist()}")
+        raise ShapeError(
+            codes.DECLARED_RESULT,
+            f"its result is declared {shape.to_text(layout=False)}, but its sizes are {found.tolist()}",
+        )
 
 
 def _set_dynamic_sizes(
@@ -126,7 +137,8 @@ def dynamic_broadcast_in_dim(builder: ComputationBuilder, operation: ir.Operatio
         return builder.broadcast_in_dim(operand, shape, dimensions)
     if operand.shape.is_dynamic:
         raise UnsupportedError(
-            f"a broadcast of {operand.shape.to_text(layout=False)} to sizes that are known only at run time"
+            codes.STATIC_OPERAND,
+            f"a broadcast of {operand.shape.to_text(layout=False)} to sizes that are known only at run time",
         )
     bounded = builder.broadcast_in_dim(operand, _static_bounds(shape), dimensions)
     return _set_dynamic_sizes(builder, bounded, shape, sizes)
@@ -177,11 +189,15 @@ def _emit_dynamic_slice(
     for vector in (starts, limits):
         if vector.shape.rank != 1 or vector.shape.dimensions[0] != operand.shape.rank:
             raise ShapeError(
+                operation_codes.SIZE_VECTOR,
                 f"the indices of a slice of {operand.shape.to_text(layout=False)} must be vectors of "
-                f"{operand.shape.rank}, but got {vector.shape.to_text(layout=False)}"
+                f"{operand.shape.rank}, but got {vector.shape.to_text(layout=False)}",
             )
     if len(strides) != operand.shape.rank or (declared is not None and declared.rank != operand.shape.rank):
-        raise ShapeError(f"strides {list(strides)} do not fit {operand.shape.to_text(layout=False)} and the result")
+        raise ShapeError(
+            operation_codes.LIST_LENGTHS,
+            f"strides {list(strides)} do not fit {operand.shape.to_text(layout=False)} and the result",
+        )
     if declared is not None and declared.is_static:
         sizes = zip(declared.dimensions, strides, strict=True)
         extent = tuple([(size - 1) * stride + 1 if size else 0 for size, stride in sizes])

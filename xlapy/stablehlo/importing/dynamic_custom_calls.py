@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -38,16 +40,18 @@ def dynamic_reduce_window(
     """
     operands = array_operands(builder, operation)
     if len(operands) < len(_WINDOW):
-        raise ShapeError(f"it takes at least {len(_WINDOW)} operands, but has {len(operands)}")
+        raise ShapeError(codes.OPERATION_COUNTS, f"it takes at least {len(_WINDOW)} operands, but has {len(operands)}")
     arrays, vectors = operands[: -len(_WINDOW)], operands[-len(_WINDOW) :]
     called = required(operation, "called_computations")
     if not isinstance(called, tuple) or len(called) != 1:
-        raise ShapeError("it must call one computation, its reducer")
+        raise ShapeError(operation_codes.REDUCER_FUNCTION, "it must call one computation, its reducer")
     sizes, strides, base, dilations, padding = (
         constant_sizes(builder, vector, name) for vector, name in zip(vectors, _WINDOW, strict=True)
     )
     if len(padding) != 2 * len(sizes):
-        raise ShapeError(f"its padding must have {2 * len(sizes)} numbers, but has {len(padding)}")
+        raise ShapeError(
+            operation_codes.LIST_LENGTHS, f"its padding must have {2 * len(sizes)} numbers, but has {len(padding)}"
+        )
     edges = list(zip(padding[::2], padding[1::2], strict=True))
     window = Window.make(sizes, strides, edges, base, dilations)
     body = builder.context.computation(as_symbol(called[0], "called_computations"))
@@ -68,6 +72,6 @@ def dynamic_rng_bit_generator(
     state, sizes = array_operands(builder, operation, operands=2, results=2)
     declared = operation.results[1].type
     if not isinstance(declared, ir.TensorType):
-        raise ShapeError("its second result must be a tensor")
+        raise ShapeError(codes.TENSOR_VALUE, "its second result must be a tensor")
     bits = Shape.array(element_type(declared.element), constant_sizes(builder, sizes, "the shape of its bits"))
     return emit_rng_bit_generator(builder, operation, (state,), bits)

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -124,14 +126,14 @@ def emit_compare(builder: ComputationBuilder, operation: ir.Operation, operands:
     """Emits a comparison with the direction and the comparison type in the operation's attributes."""
     direction = text(operation, "comparison_direction")
     if direction not in ComparisonDirection.__members__:
-        raise ShapeError(f"there is no comparison direction {direction!r}")
+        raise ShapeError(codes.ATTRIBUTE_CASE, f"there is no comparison direction {direction!r}")
     kind = text(operation, "compare_type", "NOTYPE")
     if kind == "NOTYPE":
         comparison_type = None
     elif kind in ComparisonType.__members__:
         comparison_type = ComparisonType[kind]
     else:
-        raise ShapeError(f"there is no comparison type {kind!r}")
+        raise ShapeError(codes.ATTRIBUTE_CASE, f"there is no comparison type {kind!r}")
     attributes = CompareAttributes.make(direction=ComparisonDirection[direction], type=comparison_type)
     return builder.emit(opcodes.COMPARE, operands, attributes)
 
@@ -159,7 +161,7 @@ def convert(builder: ComputationBuilder, operation: ir.Operation) -> Instruction
     (operand,) = builder.operands(operation)
     declared = operation.results[0].type
     if not isinstance(declared, ir.TensorType | ir.UnrankedTensorType):
-        raise ShapeError(f"its result must be a tensor, but is declared {type_text(declared)}")
+        raise ShapeError(codes.TENSOR_VALUE, f"its result must be a tensor, but is declared {type_text(declared)}")
     target = element_type(declared.element)
     if operand.shape.element_type.is_complex and not target.is_complex:
         operand = builder.emit(opcodes.REAL, (operand,))
@@ -187,8 +189,9 @@ def _pack_bits(builder: ComputationBuilder, operand: Instruction, target: Primit
     """
     if not operand.shape.rank or operand.shape.dimensions[-1] != target.bits:
         raise ShapeError(
+            operation_codes.BITCAST_SIZES,
             f"the last dimension of {operand.shape.to_text(layout=False)} "
-            f"does not hold the {target.bits} bits of a number"
+            f"does not hold the {target.bits} bits of a number",
         )
     unsigned = PrimitiveType.from_name(f"U{target.bits}")
     last = operand.shape.rank - 1
@@ -219,7 +222,7 @@ def _bitcast_shape(operand: Shape, declared: ir.Type) -> Shape:
     Narrower elements add a last dimension; wider elements remove it.
     """
     if not isinstance(declared, ir.TensorType):
-        raise ShapeError(f"its result must be a tensor, but is declared {type_text(declared)}")
+        raise ShapeError(codes.TENSOR_VALUE, f"its result must be a tensor, but is declared {type_text(declared)}")
     target = element_type(declared.element)
     if target.bits < operand.element_type.bits:
         return Shape.array(target, (*operand.dimensions, operand.element_type.bits // target.bits))

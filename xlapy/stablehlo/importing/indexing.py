@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
@@ -54,14 +56,17 @@ def _check_batching_dimensions(
     operand, indices = operands[0].shape, operands[1].shape
     shared = sorted(set(operand_batching) & set(indexed))
     if shared:
-        raise ShapeError(f"dimensions {shared} are batching dimensions and are indexed too")
+        raise ShapeError(
+            operation_codes.BATCHING_DIMENSIONS, f"dimensions {shared} are batching dimensions and are indexed too"
+        )
     for dimension, other in zip(operand_batching, indices_batching, strict=False):
         if not (0 <= dimension < operand.rank and 0 <= other < indices.rank):
             continue
         if operand.dimensions[dimension] != indices.dimensions[other]:
             raise ShapeError(
+                operation_codes.BATCHING_DIMENSIONS,
                 f"the batching dimensions {dimension} of {operand.to_text(layout=False)} and {other} of the indices "
-                f"{indices.to_text(layout=False)} differ in size"
+                f"{indices.to_text(layout=False)} differ in size",
             )
 
 
@@ -70,7 +75,9 @@ def scatter(builder: ComputationBuilder, operation: ir.Operation) -> Sequence[In
     operands = builder.operands(operation)
     count = len(single_block(operation.regions[0]).arguments) // 2
     if len(operands) != 2 * count + 1:
-        raise ShapeError(f"its region combines {count} values, but got {len(operands)} operands")
+        raise ShapeError(
+            codes.REGION_SIGNATURE, f"its region combines {count} values, but got {len(operands)} operands"
+        )
     values, body = import_reducer(builder, operation.regions[0], [*operands[:count], *operands[count + 1 :]])
     numbers = fields(operation, "scatter_dimension_numbers")
     _check_batching_dimensions(
@@ -99,7 +106,10 @@ def torch_index_select(builder: ComputationBuilder, operation: ir.Operation) -> 
     operand, index = builder.operands(operation)
     dimension, batches = integer(operation, "dim"), integer(operation, "batch_dims")
     if not 0 <= batches <= dimension < operand.shape.rank or batches > index.shape.rank:
-        raise ShapeError(f"dim {dimension} and batch_dims {batches} do not fit {operand.shape.to_text(layout=False)}")
+        raise ShapeError(
+            operation_codes.BATCHING_DIMENSIONS,
+            f"dim {dimension} and batch_dims {batches} do not fit {operand.shape.to_text(layout=False)}",
+        )
     sizes = [1 if d == dimension or d < batches else size for d, size in enumerate(operand.shape.dimensions)]
     index_rank = index.shape.rank - batches
     attributes = GatherAttributes.make(

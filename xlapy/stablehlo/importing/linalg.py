@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_import as codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.linalg import CholeskyAttributes, FftAttributes, FftType, Transpose, TriangularSolveAttributes
@@ -22,7 +23,7 @@ def cholesky(builder: ComputationBuilder, operation: ir.Operation) -> Instructio
 def triangular_solve(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     transpose = text(operation, "transpose_a")
     if transpose not in Transpose.__members__:
-        raise ShapeError(f"there is no transpose_a {transpose!r}")
+        raise ShapeError(codes.ATTRIBUTE_CASE, f"there is no transpose_a {transpose!r}")
     attributes = TriangularSolveAttributes.make(
         left_side=flag(operation, "left_side"),
         lower=flag(operation, "lower"),
@@ -36,6 +37,6 @@ def triangular_solve(builder: ComputationBuilder, operation: ir.Operation) -> In
 def fft(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     fft_type = text(operation, "fft_type")
     if fft_type not in FftType.__members__:
-        raise ShapeError(f"there is no fft_type {fft_type!r}")
+        raise ShapeError(codes.ATTRIBUTE_CASE, f"there is no fft_type {fft_type!r}")
     attributes = FftAttributes.make(fft_type=FftType[fft_type], fft_length=integers(operation, "fft_length"))
     return builder.emit(opcodes.FFT, builder.operands(operation), attributes)

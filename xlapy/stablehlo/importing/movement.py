@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import stablehlo_operations as codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges
@@ -79,7 +81,9 @@ def emit_slice(
 ) -> Instruction:
     """Emits a slice with a start, a limit and a stride per dimension."""
     if not len(starts) == len(limits) == len(strides):
-        raise ShapeError(f"start_indices {starts}, limit_indices {limits} and strides {strides} differ in length")
+        raise ShapeError(
+            codes.LIST_LENGTHS, f"start_indices {starts}, limit_indices {limits} and strides {strides} differ in length"
+        )
     attributes = SliceAttributes.make(ranges=SliceRanges(starts, limits, strides))
     return builder.emit(opcodes.SLICE, (operand,), attributes)
 
@@ -98,7 +102,7 @@ def emit_pad(
 ) -> Instruction:
     """Emits a pad with a low, a high and an interior padding per dimension."""
     if not len(low) == len(high) == len(interior):
-        raise ShapeError(f"paddings {low}, {high} and {interior} differ in length")
+        raise ShapeError(codes.LIST_LENGTHS, f"paddings {low}, {high} and {interior} differ in length")
     dimensions = tuple([PaddingDimension(*each) for each in zip(low, high, interior, strict=True)])
     return builder.emit(opcodes.PAD, (operand, value), PadAttributes.make(padding=PaddingConfig(dimensions)))
 
@@ -120,7 +124,7 @@ def get_dimension_size(builder: ComputationBuilder, operation: ir.Operation) -> 
     (operand,) = builder.operands(operation)
     dimension = integer(operation, "dimension")
     if not 0 <= dimension < operand.shape.rank:
-        raise ShapeError(f"{operand.shape.to_text(layout=False)} has no dimension {dimension}")
+        raise ShapeError(shared.DIMENSION_NUMBER, f"{operand.shape.to_text(layout=False)} has no dimension {dimension}")
     return dimension_size(builder, operand, dimension)
 
 
@@ -136,7 +140,7 @@ def set_dimension_size(builder: ComputationBuilder, operation: ir.Operation) -> 
     """Returns the operand itself if the size is the constant full size and the result is declared static."""
     operand, size = builder.operands(operation)
     if not size.shape.is_scalar:
-        raise ShapeError(f"the size must be a scalar, but got {size.shape.to_text(layout=False)}")
+        raise ShapeError(codes.SIZE_VECTOR, f"the size must be a scalar, but got {size.shape.to_text(layout=False)}")
     dimension = integer(operation, "dimension")
     known = known_shape(operation.results[0].type)
     if known is not None and known.compatible(operand.shape) and _is_full_size(builder, operand, dimension, size):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_import as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -32,7 +33,7 @@ def rng(builder: ComputationBuilder, operation: ir.Operation) -> Instruction:
     a, b, sizes = builder.operands(operation)
     name = text(operation, "rng_distribution")
     if name not in _DISTRIBUTIONS:
-        raise ShapeError(f"there is no distribution {name!r}")
+        raise ShapeError(codes.ATTRIBUTE_CASE, f"there is no distribution {name!r}")
     shape = builder.declared_shape(
         operation.results[0], lambda: Shape.array(a.shape.element_type, constant_sizes(builder, sizes, "its shape"))
     )
@@ -54,7 +55,7 @@ def emit_rng_bit_generator(
     """Emits the generator and returns the next state and the random bits, which have the shape `bits`."""
     name = text(operation, "rng_algorithm")
     if name not in _ALGORITHMS:
-        raise ShapeError(f"there is no algorithm {name!r}")
+        raise ShapeError(codes.ATTRIBUTE_CASE, f"there is no algorithm {name!r}")
     attributes = RngBitGeneratorAttributes.make(algorithm=_ALGORITHMS[name])
     shape = Shape.tuple([operands[0].shape, bits])
     return builder.unpack(builder.emit(opcodes.RNG_BIT_GENERATOR, operands, attributes, shape=shape), 2)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import stablehlo_import as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
@@ -36,14 +38,18 @@ def import_reducer(
     shapes = [_scalar_shape(argument) for argument in arguments]
     count = len(shapes) // 2
     if not count or len(operands) % count:
-        raise ShapeError(f"its region takes {len(shapes)} scalars for {len(operands)} operands")
+        raise ShapeError(codes.REGION_SIGNATURE, f"its region takes {len(shapes)} scalars for {len(operands)} operands")
     if shapes[:count] != shapes[count:]:
-        raise ShapeError(f"its region must take two scalars of each type, but takes {_listed(shapes)}")
+        raise ShapeError(
+            codes.REGION_SIGNATURE, f"its region must take two scalars of each type, but takes {_listed(shapes)}"
+        )
     converted = [_promote(builder, operand, shapes[number % count]) for number, operand in enumerate(operands)]
     body = builder.import_region(region, shapes)
     results = [leaf for _, leaf in body.root_instruction.shape.leaves()]
     if results != shapes[:count]:
-        raise ShapeError(f"its region combines {_listed(shapes[:count])}, but returns {_listed(results)}")
+        raise ShapeError(
+            codes.REGION_SIGNATURE, f"its region combines {_listed(shapes[:count])}, but returns {_listed(results)}"
+        )
     return converted, body
 
 
@@ -53,8 +59,9 @@ def _promote(builder: ComputationBuilder, operand: Instruction, shape: Shape) ->
     kinds = [(each.is_integral, each.is_floating, each.is_complex, each.is_signed) for each in (source, target)]
     if source is not target and (kinds[0] != kinds[1] or source.bits > target.bits):
         raise ShapeError(
+            codes.REDUCTION_TYPE,
             f"its region computes in {shape.to_text(layout=False)}, "
-            f"to which {operand.shape.to_text(layout=False)} cannot be promoted"
+            f"to which {operand.shape.to_text(layout=False)} cannot be promoted",
         )
     return builder.convert(operand, target)
 
@@ -66,7 +73,7 @@ def _listed(shapes: Sequence[Shape]) -> str:
 def _scalar_shape(argument: ir.Value) -> Shape:
     shape = known_shape(argument.type)
     if shape is None or not shape.is_array or shape.rank:
-        raise ShapeError("its region must take scalars")
+        raise ShapeError(codes.REGION_SIGNATURE, "its region must take scalars")
     return shape
 
 
@@ -162,13 +169,15 @@ def _input_count(operation: ir.Operation) -> int:
     if not segments:
         segments = integers(operation, "operand_segment_sizes")
     if not segments or not 0 <= segments[0] <= len(operation.operands):
-        raise ShapeError(f"operand segments {list(segments)} do not fit {len(operation.operands)} operands")
+        raise ShapeError(
+            codes.OPERATION_COUNTS, f"operand segments {list(segments)} do not fit {len(operation.operands)} operands"
+        )
     return segments[0]
 
 
 def _without_dimension(shape: Shape, dimension: int) -> Shape:
     if not 0 <= dimension < shape.rank:
-        raise ShapeError(f"{shape.to_text(layout=False)} has no dimension {dimension}")
+        raise ShapeError(shared.DIMENSION_NUMBER, f"{shape.to_text(layout=False)} has no dimension {dimension}")
     sizes = list(shape.dimensions)
     del sizes[dimension]
     return Shape.array(shape.element_type, sizes)

@@ -8,6 +8,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED
+from xlapy.base.error_codes import stablehlo_import as codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -28,10 +29,12 @@ def constant(builder: ComputationBuilder, operation: ir.Operation) -> Instructio
     if isinstance(value, ir.IntegerAttribute | ir.FloatAttribute):
         shape = known_shape(operation.results[0].type)
         if shape is None or not shape.is_scalar:
-            raise ShapeError(f"{describe(value)} is not a value of {type_text(operation.results[0].type)}")
+            raise ShapeError(
+                codes.CONSTANT_ATTRIBUTE, f"{describe(value)} is not a value of {type_text(operation.results[0].type)}"
+            )
         return builder.scalar(value.value, shape.element_type)
     if not isinstance(value, ir.ElementsAttribute):
-        raise ShapeError(f"its value must be elements, but is {describe(value)}")
+        raise ShapeError(codes.CONSTANT_ATTRIBUTE, f"its value must be elements, but is {describe(value)}")
     shape = _shape_of(value)
     array = value.values
     if array.size > 1 and not any(array.strides):
@@ -42,9 +45,11 @@ def constant(builder: ComputationBuilder, operation: ir.Operation) -> Instructio
 def _shape_of(value: ir.ElementsAttribute) -> Shape:
     shape = known_shape(value.type)
     if shape is None:
-        raise ShapeError(f"a constant must have a static shape, but its type is {type_text(value.type)}")
+        raise ShapeError(
+            codes.CONSTANT_ATTRIBUTE, f"a constant must have a static shape, but its type is {type_text(value.type)}"
+        )
     if value.values.dtype != shape.dtype:
-        raise UnsupportedError(f"HLO has no constants of {type_text(value.type)}")
+        raise UnsupportedError(codes.HLO_TYPE, f"HLO has no constants of {type_text(value.type)}")
     return shape
 
 
@@ -65,6 +70,6 @@ def constant_like(builder: ComputationBuilder, operation: ir.Operation) -> Instr
     value: Any = required(operation, "value")
     declared = operation.results[0].type
     if not isinstance(value, ir.IntegerAttribute | ir.FloatAttribute) or not isinstance(declared, ir.TensorType):
-        raise ShapeError(f"its value must be a number, but is {describe(value)}")
+        raise ShapeError(codes.CONSTANT_ATTRIBUTE, f"its value must be a number, but is {describe(value)}")
     shape = operand.shape.with_element_type(element_type(declared.element))
     return builder.broadcast(builder.constant(np.array(value.value).astype(shape.dtype)), shape)

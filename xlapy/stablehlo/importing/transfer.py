@@ -7,6 +7,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.element_types import U32
+from xlapy.base.error_codes import stablehlo_import as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
@@ -37,7 +38,8 @@ def _with_layouts(shapes: list[Shape], given: Any) -> list[Shape]:
         return shapes
     if not isinstance(given, tuple) or len(given) < len(shapes):
         raise ShapeError(
-            f"attribute layout must list a layout for each of {len(shapes)} arrays, but is {describe(given)}"
+            codes.ATTRIBUTE_KIND,
+            f"attribute layout must list a layout for each of {len(shapes)} arrays, but is {describe(given)}",
         )
     return [
         shape.with_layout(Layout(as_integers(layout, "layout"))) for shape, layout in zip(shapes, given, strict=False)

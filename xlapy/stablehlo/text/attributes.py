@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MAX_NESTING_DEPTH, NAME, MlirCursor
 from xlapy.stablehlo.text.elements import ElementsParser, parse_number, round_to_type
@@ -82,7 +83,9 @@ class AttributeParser:
         value = self.parse()
         extent = _extent(value, self._extents)
         if extent.depth > MAX_NESTING_DEPTH:
-            self.cursor.fail_at(start, f"attributes are nested more than {MAX_NESTING_DEPTH} levels deep")
+            self.cursor.fail_at(
+                start, codes.TEXT_NESTING, f"attributes are nested more than {MAX_NESTING_DEPTH} levels deep"
+            )
         self.aliases[name] = value
         self._extents[id(value)] = extent
 
@@ -93,7 +96,7 @@ class AttributeParser:
         value = self.aliases[name]
         self._parts_left -= self._extents[id(value)].parts
         if self._parts_left < 0:
-            self.cursor.fail_at(start, "the aliases of attributes stand for too many attributes")
+            self.cursor.fail_at(start, codes.TEXT_NESTING, "the aliases of attributes stand for too many attributes")
         return value
 
     def parse(self) -> Any:
@@ -109,7 +112,7 @@ class AttributeParser:
         if parse is not None:
             return parse(self)
         if not self.types.is_next():
-            cursor.fail(f"expected an attribute, found {cursor.describe_next()}")
+            cursor.fail(codes.MLIR_SYNTAX, f"expected an attribute, found {cursor.describe_next()}")
         return self.types.parse()
 
     def parse_dictionary(self) -> dict[str, Any]:
@@ -120,7 +123,7 @@ class AttributeParser:
         entries: dict[str, Any] = {}
         for name, value in cursor.separated("}", self._entry):
             if name in entries:
-                cursor.fail_at(start, f"the attribute {name!r} occurs twice in a dictionary")
+                cursor.fail_at(start, codes.DEFINED_ONCE, f"the attribute {name!r} occurs twice in a dictionary")
             entries[name] = value
         return entries
 
@@ -128,7 +131,7 @@ class AttributeParser:
         cursor = self.cursor
         found = cursor.match(_KEY)
         if found is None:
-            cursor.fail(f"expected the name of an attribute, found {cursor.describe_next()}")
+            cursor.fail(codes.MLIR_SYNTAX, f"expected the name of an attribute, found {cursor.describe_next()}")
         name = found.group(1) or cursor.string("the name of an attribute")
         return name, self.parse() if cursor.accept("=") else ir.Unit()
 
@@ -145,7 +148,7 @@ class AttributeParser:
         start = cursor.skip()
         found = cursor.match(_NUMBER)
         if found is None:
-            cursor.fail(f"expected a number, found {cursor.describe_next()}")
+            cursor.fail(codes.MLIR_SYNTAX, f"expected a number, found {cursor.describe_next()}")
         spelling = found.group()
         is_decimal = "." in spelling
         type_: ir.Type = _F64 if is_decimal else _I64
@@ -154,7 +157,9 @@ class AttributeParser:
         if isinstance(type_, ir.OpaqueType):
             return ir.OpaqueAttribute("builtin.number", f"{spelling} : {type_.text}")
         if not isinstance(type_, ir.ScalarType | ir.IndexType):
-            cursor.fail_at(start, "the type of a number must be an integer, index or floating-point type")
+            cursor.fail_at(
+                start, codes.CONSTANT_TYPE, "the type of a number must be an integer, index or floating-point type"
+            )
         return self._typed_number(start, spelling, type_)
 
     def _typed_number(self, start: int, spelling: str, type_: ir.ScalarType | ir.IndexType) -> Any:
@@ -162,7 +167,7 @@ class AttributeParser:
         try:
             value = parse_number(spelling, element)
         except ValueError as error:
-            self.cursor.fail_at(start, str(error))
+            self.cursor.fail_at(start, codes.ELEMENT_VALUE, str(error))
         if isinstance(value, bool):
             return value
         if isinstance(type_, ir.ScalarType) and element.is_floating:
@@ -199,7 +204,7 @@ class AttributeParser:
         start = cursor.skip()
         found = cursor.match(_DIALECT)
         if found is None:
-            cursor.fail("expected the name of an attribute after '#'")
+            cursor.fail(codes.MLIR_SYNTAX, "expected the name of an attribute after '#'")
         name = found.group(1)
         if name in self.aliases:
             return self._use_alias(name, start)
@@ -230,7 +235,7 @@ class AttributeParser:
     def _opaque(self, start: int, name: str, has_body: bool) -> ir.OpaqueAttribute:
         cursor = self.cursor
         if "." not in name and not has_body:
-            cursor.fail_at(start, f"the attribute alias {'#' + name!r} is not defined")
+            cursor.fail_at(start, codes.UNDEFINED_NAME, f"the attribute alias {'#' + name!r} is not defined")
         if not has_body:
             return ir.OpaqueAttribute(name, None)
         body = cursor.balanced()

@@ -17,6 +17,8 @@ import numpy as np
 
 from xlapy.base.cursor import integer_from_text
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ShapeError
 from xlapy.base.rounding import round_to
 from xlapy.stablehlo import ir
@@ -75,7 +77,7 @@ class ElementsParser:
         if not isinstance(type_, ir.TensorType):
             return ir.OpaqueAttribute("builtin.dense", inside)
         if found is None:
-            cursor.fail_at(start, f"strings cannot be elements of {_type_text(type_)}")
+            cursor.fail_at(start, codes.CONSTANT_TYPE, f"strings cannot be elements of {_type_text(type_)}")
         body = _ElementsText(cursor, start, type_)
         values = body.from_hexadecimal(found.group(1)) if found.re is _HEXADECIMAL else body.from_list(found.group())
         return elements(type_, values)
@@ -92,7 +94,7 @@ class ElementsParser:
         cursor.expect(":", "before the type of a resource")
         type_ = self.types.parse()
         if not isinstance(type_, ir.TensorType):
-            cursor.fail_at(start, "the type of a resource must be a ranked tensor")
+            cursor.fail_at(start, codes.CONSTANT_TYPE, "the type of a resource must be a ranked tensor")
         known = self._resources.get((name, type_))
         if known is None:
             data = self.resources.blob(name, start)
@@ -108,13 +110,13 @@ class ElementsParser:
         cursor.expect("<", "after 'array'")
         scalar = self.types.parse()
         if not isinstance(scalar, ir.ScalarType):
-            cursor.fail_at(start, "the elements of an array must be numbers")
+            cursor.fail_at(start, codes.CONSTANT_TYPE, "the elements of an array must be numbers")
         if not cursor.accept(":"):
             cursor.expect(">", "after the type of an array without elements")
             return elements(ir.TensorType((0,), scalar.element), np.empty(0, scalar.element.dtype))
         found = cursor.match(_BODY)
         if found is None:
-            cursor.fail("expected the elements of an array")
+            cursor.fail(codes.MLIR_SYNTAX, "expected the elements of an array")
         cursor.expect(">", "after the elements of an array")
         type_ = ir.TensorType((found.group().count(",") + 1,), scalar.element)
         return elements(type_, _ElementsText(cursor, start, type_).from_list(f"[{found.group()}]"))
@@ -199,20 +201,20 @@ class _ElementsText:
         try:
             self.sizes = ir.check_constant(type_, self.element)
         except ShapeError as error:
-            self.fail(str(error))
+            self.fail(error.code, error.message)
         self.count = math.prod(self.sizes)
         self.dtype = _dtype(self.element)
 
-    def fail(self, reason: str) -> NoReturn:
+    def fail(self, code: ErrorCode, message: str) -> NoReturn:
         """Raises ParseError at the beginning of the elements."""
-        self.cursor.fail_at(self.start, reason)
+        self.cursor.fail_at(self.start, code, message)
 
     # -- bytes
 
     def from_hexadecimal(self, digits: str) -> Array:
         """Converts the digits of a hexadecimal string, two per byte."""
         if len(digits) % 2:
-            self.fail("a hexadecimal string needs two digits for each byte")
+            self.fail(codes.ELEMENT_COUNT, "a hexadecimal string needs two digits for each byte")
         return self.from_bytes(bytes.fromhex(digits))
 
     def from_bytes(self, data: bytes) -> Array:
@@ -223,7 +225,10 @@ class _ElementsText:
         if len(data) == size:
             return np.broadcast_to(self._from_storage(data)[0], self.sizes)
         if self.element is not PrimitiveType.PRED or len(data) != (self.count + 7) // 8:
-            self.fail(f"{len(data)} bytes are not {self.count} elements of {size} bytes, of {_type_text(self.type)}")
+            self.fail(
+                codes.ELEMENT_COUNT,
+                f"{len(data)} bytes are not {self.count} elements of {size} bytes, of {_type_text(self.type)}",
+            )
         bits = np.unpackbits(np.frombuffer(data, np.uint8), count=self.count, bitorder="little")
         return bits.astype(np.bool_).reshape(self.sizes)
 
@@ -245,7 +250,7 @@ class _ElementsText:
         tokens = _TOKEN.findall(body)
         if not tokens:
             if self.count:
-                self.fail(f"there are no elements for {_type_text(self.type)}")
+                self.fail(codes.ELEMENT_COUNT, f"there are no elements for {_type_text(self.type)}")
             return np.empty(self.sizes, self.dtype)
         sizes = (*self.sizes, 2) if self.element.is_complex else self.sizes
         is_splat = tokens[0] == "(" if self.element.is_complex else len(tokens) == 1
@@ -289,14 +294,14 @@ class _ElementsText:
         return self.element.is_complex and depth == len(sizes)
 
     def _fail_shape(self, token: str) -> NoReturn:
-        self.fail(f"the nested lists do not fit {_type_text(self.type)}, seen at {token[:40]!r}")
+        self.fail(codes.ELEMENT_COUNT, f"the nested lists do not fit {_type_text(self.type)}, seen at {token[:40]!r}")
 
     def _numbers(self, leaves: list[str]) -> Array:
         part = self.element.component_type
         try:
             numbers = [parse_number(leaf, part) for leaf in leaves]
         except ValueError as error:
-            self.fail(str(error))
+            self.fail(codes.ELEMENT_VALUE, str(error))
         if part.is_floating:
             return self._floats(leaves, numbers, part)
         if part is PrimitiveType.PRED:

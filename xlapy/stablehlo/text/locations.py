@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MlirCursor
 
@@ -57,7 +58,7 @@ class LocationParser:
         """Moves past a `loc(...)` without parsing it."""
         self.cursor.expect_word("loc")
         if not self.cursor.peek("("):
-            self.cursor.fail("expected '(' after 'loc'")
+            self.cursor.fail(codes.MLIR_SYNTAX, "expected '(' after 'loc'")
         self.cursor.balanced()
 
     def resolve(self) -> None:
@@ -78,9 +79,11 @@ class LocationParser:
             return known
         start = self._definitions.get(alias)
         if start is None:
-            self.cursor.fail_at(position, f"the location {'#' + alias!r} is not defined")
+            self.cursor.fail_at(position, codes.UNDEFINED_NAME, f"the location {'#' + alias!r} is not defined")
         if alias in self._aliases_in_progress or len(self._aliases_in_progress) >= _MAX_ALIAS_DEPTH:
-            self.cursor.fail_at(position, f"the location {'#' + alias!r} refers to itself or is nested too deep")
+            self.cursor.fail_at(
+                position, codes.TEXT_NESTING, f"the location {'#' + alias!r} refers to itself or is nested too deep"
+            )
         self._aliases_in_progress.append(alias)
         after = self.cursor.position
         known = self._resolved[alias] = self._parse_at(start)
@@ -114,7 +117,7 @@ class LocationParser:
         elif cursor.accept_word("unknown"):
             location = ir.UNKNOWN_LOCATION
         else:
-            cursor.fail(f"expected a location, found {cursor.describe_next()}")
+            cursor.fail(codes.MLIR_SYNTAX, f"expected a location, found {cursor.describe_next()}")
         cursor.leave_nested()
         return location
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, TypeAlias
 
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.attributes import AttributeParser
 from xlapy.stablehlo.text.cursor import BLANK, NAME, MlirCursor
@@ -127,7 +128,9 @@ class OperationParser:
             elif self._parse_operation(block):
                 block = self._resume(top)
         if frames:
-            cursor.fail_at(frames[-1].opened_at, f"a region of {frames[-1].operation.name} has no closing '}}'")
+            cursor.fail_at(
+                frames[-1].opened_at, codes.BRACKETS, f"a region of {frames[-1].operation.name} has no closing '}}'"
+            )
 
     def _parse_operation(self, block: ir.Block) -> bool:
         """Parses an operation into the block, up to its first region. Returns whether it has regions."""
@@ -135,7 +138,7 @@ class OperationParser:
         start = cursor.position
         head = _HEAD.match(cursor.text, start)
         if head is None:
-            cursor.fail(f"expected an operation, found {cursor.describe_next()}")
+            cursor.fail(codes.MLIR_SYNTAX, f"expected an operation, found {cursor.describe_next()}")
         names, quoted, bare = head.groups()
         names = names and names.rstrip(" ")
         cursor.position = head.end()
@@ -149,6 +152,7 @@ class OperationParser:
             if form is None:
                 cursor.fail_at(
                     head.start(3),
+                    codes.SHORT_FORM,
                     f"{bare!r} has no custom form here; use the generic form, its name in quotes",
                 )
             region_starts = form(self, operation)
@@ -175,13 +179,15 @@ class OperationParser:
         while position < len(names):
             found = _RESULTS.match(names, position)
             if found is None:
-                self.cursor.fail_at(start, f"malformed result names {names[:40]!r}")
+                self.cursor.fail_at(start, codes.MLIR_SYNTAX, f"malformed result names {names[:40]!r}")
             size = min(int(found.group(2)[:6]), _MAX_RESULT_COUNT) if found.group(2) else 1
             pack = results[count : count + size]
             self._bind_pack(found.group(1), pack, start, found.group(2) is not None)
             position, count = found.end(), count + size
         if count != len(results):
-            self.cursor.fail_at(start, f"{operation.name} has {len(results)} results, but there are names for {count}")
+            self.cursor.fail_at(
+                start, codes.FORM_COUNT, f"{operation.name} has {len(results)} results, but there are names for {count}"
+            )
 
     def _bind_pack(self, name: str, pack: list[ir.Value], start: int, is_numbered: bool) -> None:
         for index, value in enumerate(pack):
@@ -193,7 +199,7 @@ class OperationParser:
 
     def _define(self, value: ir.Value, name: str, position: int) -> None:
         if name in self._values:
-            self.cursor.fail_at(position, f"the value {'%' + name!r} is defined twice")
+            self.cursor.fail_at(position, codes.DEFINED_ONCE, f"the value {'%' + name!r} is defined twice")
         self._values[name] = value
         self._defined.append(name)
 
@@ -242,12 +248,14 @@ class OperationParser:
         cursor = self.cursor
         start = cursor.position
         if cursor.match(_LABEL) is None:
-            cursor.fail("expected the name of a block after '^'")
+            cursor.fail(codes.MLIR_SYNTAX, "expected the name of a block after '^'")
         arguments = cursor.separated(")", self.argument) if cursor.accept("(") else []
         cursor.expect(":", "after the arguments of a block")
         assert frame.region_start is not None
         if frame.region_start.arguments and frame.block is not None and not frame.block.operations:
-            cursor.fail_at(start, "the arguments of this region's first block are declared before its brace")
+            cursor.fail_at(
+                start, codes.DEFINED_ONCE, "the arguments of this region's first block are declared before its brace"
+            )
         frame.block = ir.Block()
         frame.region_start.region.blocks.append(frame.block)
         self._declare_arguments(frame.block, arguments)
@@ -266,7 +274,7 @@ class OperationParser:
         cursor = self.cursor
         found = cursor.match(_ALIAS)
         if found is None:
-            cursor.fail("expected '#name = ...' or '!name = ...'")
+            cursor.fail(codes.MLIR_SYNTAX, "expected '#name = ...' or '!name = ...'")
         sign, name = found.groups()
         if sign == "!":
             self._check_new(found, self.types.aliases)
@@ -280,7 +288,7 @@ class OperationParser:
     def _check_new(self, found: re.Match[str], aliases: Mapping[str, object]) -> None:
         sign, name = found.groups()
         if name in aliases:
-            self.cursor.fail_at(found.start(), f"the alias {sign + name!r} is defined twice")
+            self.cursor.fail_at(found.start(), codes.DEFINED_ONCE, f"the alias {sign + name!r} is defined twice")
 
     # -- building blocks of custom parsers
 
@@ -290,7 +298,7 @@ class OperationParser:
         position = cursor.skip()
         found = cursor.match(_NAME_OF_VALUE)
         if found is None:
-            cursor.fail(f"expected the name of a value, found {cursor.describe_next()}")
+            cursor.fail(codes.MLIR_SYNTAX, f"expected the name of a value, found {cursor.describe_next()}")
         return Argument(found.group(1), ir.NoneType(), position)
 
     def argument(self) -> Argument:
@@ -312,7 +320,7 @@ class OperationParser:
         cursor = self.cursor
         found = cursor.match(_OPERAND)
         if found is None:
-            cursor.fail(f"expected a value, found {cursor.describe_next()}")
+            cursor.fail(codes.MLIR_SYNTAX, f"expected a value, found {cursor.describe_next()}")
         value = self._values.get(found.group(1))
         return value if value is not None else self._undefined(found.group(1), found.start())
 
@@ -342,7 +350,7 @@ class OperationParser:
         root, _, index = name.partition("#")
         value = self._values.get(root)
         if value is None or index != "0":
-            self.cursor.fail_at(position, f"the value {'%' + name!r} is not defined here")
+            self.cursor.fail_at(position, codes.UNDEFINED_NAME, f"the value {'%' + name!r} is not defined here")
         return value
 
     def optional_attributes(self, operation: ir.Operation) -> None:
@@ -369,14 +377,18 @@ class OperationParser:
         operands = operation.operands
         if len(operands) != len(types):
             self.cursor.fail_at(
-                position, f"{operation.name} has {len(operands)} operands, but there are types for {len(types)}"
+                position,
+                codes.FORM_COUNT,
+                f"{operation.name} has {len(operands)} operands, but there are types for {len(types)}",
             )
         for value, type_ in zip(operands, types, strict=True):
             if value.type is not type_ and value.type != type_:
                 self._fail_type(value, position)
 
     def _fail_type(self, value: ir.Value, position: int) -> NoReturn:
-        self.cursor.fail_at(position, f"the value '%{value.name}' is used with another type than it was defined with")
+        self.cursor.fail_at(
+            position, codes.VALUE_TYPE, f"the value '%{value.name}' is used with another type than it was defined with"
+        )
 
     def make_results(self, operation: ir.Operation, types: Sequence[ir.Type]) -> None:
         """Makes the results of the operation, with these types."""
@@ -390,7 +402,9 @@ class OperationParser:
         operation.operands = self.operands()
         cursor.expect(")", f"after the operands of {operation.name}")
         if cursor.peek("["):
-            cursor.fail(f"{operation.name} has successor blocks, which no operation of StableHLO has")
+            cursor.fail(
+                codes.SUCCESSOR_BLOCKS, f"{operation.name} has successor blocks, which no operation of StableHLO has"
+            )
         if cursor.accept("<"):
             operation.attributes.update(self.attributes.parse_dictionary())
             cursor.expect(">", f"after the properties of {operation.name}")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.print_types import element_text, type_text
@@ -86,7 +87,7 @@ def attribute_text(value: Any) -> str:
         return _opaque_text(value)
     if isinstance(value, _TYPES):
         return type_text(value)
-    raise UnsupportedError(f"a {type(value).__name__} is not an attribute that can be printed")
+    raise UnsupportedError(codes.PRINTABLE, f"a {type(value).__name__} is not an attribute that can be printed")
 
 
 def _opaque_text(value: ir.OpaqueAttribute) -> str:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.types import ELEMENTS
@@ -58,7 +59,7 @@ def element_text(element: ir.ElementType | ir.IndexType) -> str:
     if isinstance(element, ir.QuantizedType):
         return _quantized(element)
     if element not in _SPELLINGS:
-        raise UnsupportedError(f"MLIR has no element type {element}")
+        raise UnsupportedError(codes.PRINTABLE, f"MLIR has no element type {element}")
     return _SPELLINGS[element]
 
 
@@ -73,7 +74,7 @@ def _encoding(type_: ir.TensorType) -> str:
     if encoding is None:
         return ""
     if not isinstance(encoding, ir.OpaqueAttribute):
-        raise UnsupportedError(f"the tensor encoding {encoding} cannot be printed")
+        raise UnsupportedError(codes.PRINTABLE, f"the tensor encoding {encoding} cannot be printed")
     return f", #{encoding.name}" + ("" if encoding.text is None else f"<{encoding.text}>")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo.text.cursor import MlirCursor
 
 _OPENING = re.compile(r"\{-#", re.ASCII)
@@ -38,10 +39,14 @@ class Resources:
         found = self._blobs.get(name)
         if found is None:
             elided = "; it was elided when the text was printed" if name == "__elided__" else ""
-            self.cursor.fail_at(position, f"the resource {name!r} is not defined at the end of the text{elided}")
+            self.cursor.fail_at(
+                position, codes.UNDEFINED_NAME, f"the resource {name!r} is not defined at the end of the text{elided}"
+            )
         start, digits = found
         if len(digits) % 2 or len(digits) < 2 * _ALIGNMENT_BYTES:
-            self.cursor.fail_at(start, f"the resource {name!r} must be whole bytes after four bytes of alignment")
+            self.cursor.fail_at(
+                start, codes.RESOURCE_BYTES, f"the resource {name!r} must be whole bytes after four bytes of alignment"
+            )
         data = self._decoded[name] = bytes.fromhex(digits[2 * _ALIGNMENT_BYTES :])
         return data
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlapy.base.cursor import integer_from_text
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MlirCursor
 
@@ -102,7 +103,7 @@ class StructParser:
         if name not in FIELDS:
             if cursor.peek("<"):
                 return ir.OpaqueAttribute(f"{dialect}.{name}", cursor.balanced())
-            cursor.fail_at(start, f"{dialect} has no attribute {name!r}")
+            cursor.fail_at(start, codes.KNOWN_KEYWORD, f"{dialect} has no attribute {name!r}")
         return self.body(f"{dialect}.{name}")
 
     def body(self, name: str) -> ir.StructAttribute:
@@ -131,9 +132,9 @@ class StructParser:
         found = cursor.match(_KEYWORD)
         field = found.group() if found else cursor.describe_next()
         if field not in allowed:
-            cursor.fail_at(start, f"'{name}' has the fields {', '.join(allowed)}; found {field}")
+            cursor.fail_at(start, codes.KNOWN_KEYWORD, f"'{name}' has the fields {', '.join(allowed)}; found {field}")
         if field in fields:
-            cursor.fail_at(start, f"the field {field!r} occurs twice")
+            cursor.fail_at(start, codes.DEFINED_ONCE, f"the field {field!r} occurs twice")
         cursor.expect("=", f"after {field!r}")
         fields[field] = self._value(field)
 
@@ -155,7 +156,7 @@ class StructParser:
             return tuple(cursor.separated("]", self._axis))
         found = cursor.match(_SUB_AXIS)
         if found is None:
-            cursor.fail(f"expected a sub-axis '(pre-size)size', found {cursor.describe_next()}")
+            cursor.fail(codes.MLIR_SYNTAX, f"expected a sub-axis '(pre-size)size', found {cursor.describe_next()}")
         return ir.StructAttribute(
             "stablehlo.sub_axis_info",
             {"pre_size": integer_from_text(found.group(1)), "size": integer_from_text(found.group(2))},
@@ -191,7 +192,9 @@ class StructParser:
         expected = [*letters, *(str(index) for index in range(len(spatial)))]
         if sorted(names) != sorted(expected):
             cursor.fail_at(
-                start, f"expected the dimensions {', '.join(expected)} in some order, found {', '.join(names)}"
+                start,
+                codes.MLIR_SYNTAX,
+                f"expected the dimensions {', '.join(expected)} in some order, found {', '.join(names)}",
             )
         positions = {name: position for position, name in enumerate(names)}
         for letter, field in letters.items():
@@ -202,5 +205,7 @@ class StructParser:
     def _position(self) -> str:
         found = self.cursor.match(_POSITION)
         if found is None:
-            self.cursor.fail(f"expected a dimension of a convolution, found {self.cursor.describe_next()}")
+            self.cursor.fail(
+                codes.MLIR_SYNTAX, f"expected a dimension of a convolution, found {self.cursor.describe_next()}"
+            )
         return found.group()

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from xlapy.base.cursor import integer_from_text
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.base.errors import ShapeError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import NAME, MlirCursor
@@ -120,7 +121,7 @@ class TypeParser:
         try:
             type_ = make(*fields)
         except ShapeError as error:
-            self.cursor.fail_at(start, str(error))
+            self.cursor.fail_at(start, error.code, error.message)
         if isinstance(type_, ir.CompositeType):
             return self._composites.setdefault(type_, type_)  # type: ignore[return-value]
         return type_
@@ -144,7 +145,7 @@ class TypeParser:
                 result = scalar_type(word.group())
             else:
                 cursor.position = start
-                cursor.fail(f"expected a type, found {cursor.describe_next()}")
+                cursor.fail(codes.MLIR_SYNTAX, f"expected a type, found {cursor.describe_next()}")
         cursor.leave_nested()
         return result
 
@@ -164,7 +165,9 @@ class TypeParser:
         if bounds is None:
             return self._made(start, ir.TensorType, sizes, element, (), encoding)
         if len(bounds) != len(sizes):  # no bounds at all are a type without them
-            cursor.fail_at(start, f"the bounds have {len(bounds)} dimensions, but the tensor has {len(sizes)}")
+            cursor.fail_at(
+                start, codes.TENSOR_SIZES, f"the bounds have {len(bounds)} dimensions, but the tensor has {len(sizes)}"
+            )
         return self._made(start, ir.TensorType, sizes, element, bounds)
 
     def _unranked(self, start: int) -> ir.Type:
@@ -226,7 +229,7 @@ class TypeParser:
         start = cursor.position
         found = cursor.match(_DIALECT)
         if found is None:
-            cursor.fail("expected the name of a type after '!'")
+            cursor.fail(codes.MLIR_SYNTAX, "expected the name of a type after '!'")
         name = found.group(1)
         if name in self.aliases:
             return self.aliases[name]
@@ -238,7 +241,7 @@ class TypeParser:
         if name == "quant.uniform":
             return self._quantized()
         if "." not in name and not cursor.text.startswith("<", cursor.position):
-            cursor.fail_at(start, f"the type alias {'!' + name!r} is not defined")
+            cursor.fail_at(start, codes.UNDEFINED_NAME, f"the type alias {'!' + name!r} is not defined")
         if cursor.text.startswith("<", cursor.position):
             cursor.balanced()
         return ir.OpaqueType(cursor.text[start : cursor.position])
@@ -251,7 +254,7 @@ class TypeParser:
         cursor.expect(":", "after the storage type")
         expressed = element_of(self.parse())
         if not isinstance(expressed, PrimitiveType):
-            cursor.fail("the expressed type of a quantized type must be an element type")
+            cursor.fail(codes.QUANTIZED_TYPE, "the expressed type of a quantized type must be an element type")
         axes: list[int] = []
         blocks: list[int] = []
         if cursor.accept(":"):
@@ -276,7 +279,7 @@ class TypeParser:
         found = cursor.match(_STORAGE)
         storage = ELEMENTS.get(("ui" if found.group(1) else "i") + found.group(2)) if found else None
         if storage is None or not storage.is_integral:
-            cursor.fail("expected the storage type of a quantized type, an integer type")
+            cursor.fail(codes.QUANTIZED_TYPE, "expected the storage type of a quantized type, an integer type")
         bits = storage.bits
         lowest, highest = (0, 2**bits - 1) if storage.is_unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         if cursor.accept("<"):
@@ -308,13 +311,15 @@ class TypeParser:
         cursor.leave_nested()
         inner = parts[0][1] if parts else []
         if any(shape != inner for _, shape in parts):
-            cursor.fail("the scales of a quantized type are lists of different lengths")
+            cursor.fail(codes.QUANTIZED_TYPE, "the scales of a quantized type are lists of different lengths")
         return [pair for pairs, _ in parts for pair in pairs], [len(parts), *inner]
 
     def _parameter(self) -> tuple[float, int]:
         found = self.cursor.match(_NUMBER)
         if found is None:
-            self.cursor.fail(f"expected the scale of a quantized type, found {self.cursor.describe_next()}")
+            self.cursor.fail(
+                codes.MLIR_SYNTAX, f"expected the scale of a quantized type, found {self.cursor.describe_next()}"
+            )
         return float(found.group()), self.cursor.integer("a zero point") if self.cursor.accept(":") else 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError, XlaError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
@@ -68,7 +69,9 @@ class BlockBuilder:
 
     def __init__(self, context: ModuleContext, depth: int = 0) -> None:
         if depth > _MAX_NESTING_DEPTH:
-            raise UnsupportedError(f"computations nested more than {_MAX_NESTING_DEPTH} deep cannot become StableHLO")
+            raise UnsupportedError(
+                codes.EXPORTED_SIZE, f"computations nested more than {_MAX_NESTING_DEPTH} deep cannot become StableHLO"
+            )
         self.context = context
         self.depth = depth
         self.block = ir.Block()
@@ -89,7 +92,7 @@ class BlockBuilder:
         try:
             types = types_of(parameter.shape)
         except UnsupportedError as error:
-            raise ExportFailure(f"{parameter.name}: {error}") from error
+            raise ExportFailure(error.code, f"{parameter.name}: {error}") from error
         values = [self._add_argument(type_, name) for type_, name in zip(types, names, strict=True)]
         return unflatten(parameter.shape, values)
 
@@ -106,8 +109,9 @@ class BlockBuilder:
         if self.context.instructions_left < 0:
             limit = most_instructions(self.context.module)
             raise UnsupportedError(
+                codes.EXPORTED_SIZE,
                 f"{computation.name}: StableHLO has a copy of a computation for each of its callers, and these copies "
-                f"have more than {limit:,} instructions"
+                f"have more than {limit:,} instructions",
             )
 
     def _export_instruction(self, instruction: Instruction) -> ValueTree:
@@ -118,7 +122,7 @@ class BlockBuilder:
         except ExportFailure:
             raise
         except XlaError as error:
-            raise ExportFailure(f"{instruction.name}: {error}") from error
+            raise ExportFailure(error.code, f"{instruction.name}: {error}") from error
         self._annotate(instruction, self.block.operations[first_operation:])
         self._current = outer
         return tree

@@ -11,6 +11,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
@@ -77,7 +78,9 @@ class ModuleExporter(ModuleContext):
         """Emits the operations of an instruction by its export rule and returns the values of its result."""
         if instruction.op not in RULES:
             reason = RULES.refusals.get(instruction.op, "StableHLO has no operation for it")
-            raise UnsupportedError(f"{instruction.op.name} cannot be exported to StableHLO: {reason}")
+            raise UnsupportedError(
+                codes.EXPORTED_OPERATION, f"{instruction.op.name} cannot be exported to StableHLO: {reason}"
+            )
         return RULES.find(instruction.op)(builder, instruction)
 
     def is_in_signature(self, instruction: Instruction, attribute: str) -> bool:

@@ -5,6 +5,7 @@ Arrays, tokens and buffers have a type. A tuple shape is converted leaf by leaf.
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.stablehlo import ir
@@ -22,9 +23,11 @@ def type_of(shape: Shape) -> ir.Type:
         assert inner is not None
         return ir.BufferType(tuple(inner.dimensions), inner.element_type)
     if not shape.is_array:
-        raise UnsupportedError(f"StableHLO has no type for the shape {shape.to_text(layout=False)}")
+        raise UnsupportedError(
+            codes.EXPORTED_TYPE, f"StableHLO has no type for the shape {shape.to_text(layout=False)}"
+        )
     if shape.element_type.bits == 1:
-        raise UnsupportedError(f"StableHLO has no tensors of {shape.element_type}")
+        raise UnsupportedError(codes.EXPORTED_TYPE, f"StableHLO has no tensors of {shape.element_type}")
     dynamic = shape.dynamic_dimensions
     if not any(dynamic):
         return ir.TensorType(tuple(shape.dimensions), shape.element_type)

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.sharding import Sharding, ShardingKind
@@ -57,7 +59,7 @@ class Annotations:
         given = attributes.get(SHARDING)
         if given is not None:
             if not isinstance(given, str):
-                raise ShapeError(f"{SHARDING} must be a string, but is {describe(given)}")
+                raise ShapeError(codes.ATTRIBUTE_KIND, f"{SHARDING} must be a string, but is {describe(given)}")
             known = self._shardings.get(given)  # one attribute may belong to many operations
             if known is None:
                 known = self._shardings[given] = _parse_sharding(given)
@@ -76,7 +78,10 @@ class Annotations:
             results[0].sharding.check(results[0].shape)
             return
         if len(parts) != len(results):
-            raise ShapeError(f"sharding {sharding} has {len(parts)} elements for {len(results)} results")
+            raise ShapeError(
+                operation_codes.SHARDING_COUNT,
+                f"sharding {sharding} has {len(parts)} elements for {len(results)} results",
+            )
         for result, part in zip(results, parts, strict=True):
             part.check(result.shape)
             result.sharding = part
@@ -119,7 +124,9 @@ def result_attributes(function: ir.Operation, count: int) -> list[Mapping[str, A
 def _dictionaries(function: ir.Operation, name: str, count: int) -> list[Mapping[str, Any]]:
     given: Any = function.attributes.get(name) or ({},) * count
     if not isinstance(given, tuple) or len(given) != count or not all(isinstance(each, dict) for each in given):
-        raise ShapeError(f"{name} must be a list of {count} dictionaries, but is {describe(given)}")
+        raise ShapeError(
+            codes.ATTRIBUTE_KIND, f"{name} must be a list of {count} dictionaries, but is {describe(given)}"
+        )
     return list(given)
 
 
@@ -129,7 +136,7 @@ def frontend_attributes(attributes: Mapping[str, Any]) -> dict[str, str] | None:
     if given is None:
         return None
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-        raise ShapeError(f"{FRONTEND} must be a dictionary of strings, but is {describe(given)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"{FRONTEND} must be a dictionary of strings, but is {describe(given)}")
     return {name: given[name] for name in sorted(given)} or None
 
 
@@ -148,5 +155,5 @@ def _as_float(value: Any) -> float:
     if isinstance(value, ir.FloatAttribute):
         return value.value
     if not isinstance(value, int | float):
-        raise ShapeError(f"a tolerance must be a number, but is {describe(value)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"a tolerance must be a number, but is {describe(value)}")
     return float(value)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PRED, Array, PrimitiveType
+from xlapy.base.error_codes import stablehlo_import as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.types import type_text
@@ -42,7 +43,7 @@ def attribute_text(value: Any) -> str:
         return f"#{value.name}" + ("" if value.text is None else f"<{value.text}>")
     if isinstance(value, ir.TensorType | ir.ScalarType | ir.TokenType | ir.TupleType):
         return type_text(value)
-    raise UnsupportedError(f"HLO cannot hold an attribute of the kind {type(value).__name__}")
+    raise UnsupportedError(codes.HLO_ATTRIBUTE, f"HLO cannot hold an attribute of the kind {type(value).__name__}")
 
 
 def dictionary_text(entries: Mapping[str, Any]) -> str:
@@ -70,7 +71,7 @@ def _escaped(byte: int) -> str:
 def _elements_text(value: ir.ElementsAttribute) -> str:
     element = value.type.element
     if not isinstance(element, PrimitiveType):
-        raise UnsupportedError(f"HLO cannot hold elements of type {type_text(value.type)}")
+        raise UnsupportedError(codes.HLO_ATTRIBUTE, f"HLO cannot hold elements of type {type_text(value.type)}")
     values = value.listed()
     if values.ndim == 1:
         printed = ", ".join(_number_text(each, element) for each in values)

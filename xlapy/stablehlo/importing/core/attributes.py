@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array
+from xlapy.base.error_codes import stablehlo_import as codes
 from xlapy.base.errors import ShapeError
 from xlapy.stablehlo import ir
 
@@ -24,7 +25,7 @@ def required(operation: ir.Operation, name: str) -> Any:
     try:
         return operation.attributes[name]
     except KeyError:
-        raise ShapeError(f"it has no attribute {name}") from None
+        raise ShapeError(codes.REQUIRED_ATTRIBUTE, f"it has no attribute {name}") from None
 
 
 def integer(operation: ir.Operation, name: str, default: int | None = None) -> int:
@@ -40,14 +41,16 @@ def as_integer(value: Any, name: str) -> int:
         return value.value
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise ShapeError(f"attribute {name} must be an integer, but is {describe(value)}")
+    raise ShapeError(codes.ATTRIBUTE_KIND, f"attribute {name} must be an integer, but is {describe(value)}")
 
 
 def number(operation: ir.Operation, name: str) -> float:
     """Reads a floating-point number: `1.0e-5 : f32`."""
     value = required(operation, name)
     if not isinstance(value, ir.FloatAttribute):
-        raise ShapeError(f"attribute {name} must be a floating-point number, but is {describe(value)}")
+        raise ShapeError(
+            codes.ATTRIBUTE_KIND, f"attribute {name} must be a floating-point number, but is {describe(value)}"
+        )
     return value.value
 
 
@@ -62,12 +65,14 @@ def as_integers(value: Any, name: str) -> Ints:
     """Converts an attribute's value to a tuple of integers; `name` is used in the error message only."""
     if isinstance(value, ir.ElementsAttribute):
         if value.values.ndim > 1 or value.values.dtype.kind not in "iub":
-            raise ShapeError(f"attribute {name} must be a list of integers, but has type {value.type}")
+            raise ShapeError(
+                codes.ATTRIBUTE_KIND, f"attribute {name} must be a list of integers, but has type {value.type}"
+            )
         flat: list[int] = value.listed().ravel().tolist()
         return tuple(flat)
     if isinstance(value, tuple):
         return tuple([as_integer(element, name) for element in value])
-    raise ShapeError(f"attribute {name} must be a list of integers, but is {describe(value)}")
+    raise ShapeError(codes.ATTRIBUTE_KIND, f"attribute {name} must be a list of integers, but is {describe(value)}")
 
 
 def matrix(operation: ir.Operation, name: str) -> Array | None:
@@ -76,7 +81,9 @@ def matrix(operation: ir.Operation, name: str) -> Array | None:
     if value is None:
         return None
     if not isinstance(value, ir.ElementsAttribute) or value.values.ndim != 2:
-        raise ShapeError(f"attribute {name} must be a matrix of integers, but is {describe(value)}")
+        raise ShapeError(
+            codes.ATTRIBUTE_KIND, f"attribute {name} must be a matrix of integers, but is {describe(value)}"
+        )
     return value.listed()
 
 
@@ -98,7 +105,7 @@ def flag(operation: ir.Operation, name: str, default: bool = False) -> bool:
     if isinstance(value, ir.Unit):
         return True
     if not isinstance(value, bool):
-        raise ShapeError(f"attribute {name} must be true or false, but is {describe(value)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"attribute {name} must be true or false, but is {describe(value)}")
     return value
 
 
@@ -106,7 +113,7 @@ def text(operation: ir.Operation, name: str, default: str | None = None) -> str:
     """Reads a string or the name of an enum case."""
     value = required(operation, name) if default is None else operation.attributes.get(name, default)
     if not isinstance(value, str):
-        raise ShapeError(f"attribute {name} must be a string, but is {describe(value)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"attribute {name} must be a string, but is {describe(value)}")
     return value
 
 
@@ -114,7 +121,7 @@ def texts(operation: ir.Operation, name: str) -> tuple[str, ...]:
     """Reads a list of strings or names of enum cases; () if the attribute is absent."""
     value = operation.attributes.get(name, ())
     if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
-        raise ShapeError(f"attribute {name} must be a list of strings, but is {describe(value)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"attribute {name} must be a list of strings, but is {describe(value)}")
     return value
 
 
@@ -122,7 +129,7 @@ def array(operation: ir.Operation, name: str) -> tuple[Any, ...]:
     """Reads an array of attributes of any kind; () if the attribute is absent."""
     value = operation.attributes.get(name, ())
     if not isinstance(value, tuple):
-        raise ShapeError(f"attribute {name} must be an array, but is {describe(value)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"attribute {name} must be an array, but is {describe(value)}")
     return value
 
 
@@ -130,7 +137,7 @@ def fields(operation: ir.Operation, name: str) -> Fields:
     """Reads the fields of a struct: `#stablehlo.dot<lhs_contracting_dimensions = [1], ...>`."""
     value = required(operation, name)
     if not isinstance(value, ir.StructAttribute):
-        raise ShapeError(f"attribute {name} must be a struct, but is {describe(value)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"attribute {name} must be a struct, but is {describe(value)}")
     return Fields(name, value.fields)
 
 
@@ -160,7 +167,7 @@ def symbol(operation: ir.Operation, name: str) -> str:
 def as_symbol(value: Any, name: str) -> str:
     """Converts a symbol reference to the name of the function; `name` is used in the error message only."""
     if not isinstance(value, ir.SymbolReference) or value.nested:
-        raise ShapeError(f"attribute {name} must name a function, but is {describe(value)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"attribute {name} must name a function, but is {describe(value)}")
     return value.root
 
 
@@ -176,5 +183,5 @@ def pairs(table: Array | None, name: str) -> tuple[tuple[int, int], ...]:
     if table is None or table.size == 0:
         return ()
     if table.shape[1] != 2:
-        raise ShapeError(f"attribute {name} must have two columns, but has {table.shape[1]}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"attribute {name} must have two columns, but has {table.shape[1]}")
     return tuple([(int(first), int(second)) for first, second in np.asarray(table)])

@@ -15,6 +15,9 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
+from xlapy.base.error_codes import stablehlo_text as text_codes
 from xlapy.base.errors import ShapeError, UnsupportedError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -104,11 +107,11 @@ class ComputationBuilder:
     def import_block(self, block: ir.Block) -> list[Instruction]:
         """Imports the operations of a block and returns the operands of its terminator."""
         if not block.operations:
-            raise ShapeError("its body is empty")
+            raise ShapeError(codes.REGION_BLOCK, "its body is empty")
         self.import_operations(block.operations[:-1])
         terminator = block.operations[-1]
         if terminator.results or not terminator.name.endswith("return"):
-            raise ShapeError(f"its body ends in {terminator.name}, not in a return")
+            raise ShapeError(codes.REGION_BLOCK, f"its body ends in {terminator.name}, not in a return")
         try:
             return self.operands(terminator)
         except XlaError as error:
@@ -141,18 +144,25 @@ class ComputationBuilder:
 
     def _bind_results(self, operation: ir.Operation, results: Sequence[Instruction]) -> None:
         if len(results) != len(operation.results):
-            raise ShapeError(f"it has {len(results)} results, but declares {len(operation.results)}")
+            raise ShapeError(
+                codes.OPERATION_COUNTS, f"it has {len(results)} results, but declares {len(operation.results)}"
+            )
         for value, instruction in zip(operation.results, results, strict=True):
             if not is_compatible(instruction.shape, value.type):
                 declared = type_text(value.type)
-                raise ShapeError(f"its result is {instruction.shape.to_text(layout=False)}, but is declared {declared}")
+                raise ShapeError(
+                    codes.DECLARED_RESULT,
+                    f"its result is {instruction.shape.to_text(layout=False)}, but is declared {declared}",
+                )
             self.values[value] = instruction
 
     def value(self, value: ir.Value) -> Instruction:
         """Returns the instruction of a value. Raises `ShapeError` if the value is not defined yet."""
         found = self.values.get(value)
         if found is None:
-            raise ShapeError(f"value %{value.name or value.index} is not defined before it is used")
+            raise ShapeError(
+                text_codes.UNDEFINED_NAME, f"value %{value.name or value.index} is not defined before it is used"
+            )
         return found
 
     def operands(self, operation: ir.Operation) -> list[Instruction]:
@@ -242,11 +252,13 @@ class ComputationBuilder:
         given = operand.shape
         if len(dimensions) != given.rank:
             raise ShapeError(
-                f"broadcast_dimensions has {len(dimensions)} entries for an operand {given.to_text(layout=False)}"
+                operation_codes.BROADCAST_DIMENSIONS,
+                f"broadcast_dimensions has {len(dimensions)} entries for an operand {given.to_text(layout=False)}",
             )
         if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < shape.rank for d in dimensions):
             raise ShapeError(
-                f"broadcast_dimensions {list(dimensions)} are not distinct dimensions of {shape.to_text(layout=False)}"
+                operation_codes.BROADCAST_DIMENSIONS,
+                f"broadcast_dimensions {list(dimensions)} are not distinct dimensions of {shape.to_text(layout=False)}",
             )
         kept = [
             source
@@ -324,8 +336,9 @@ class ComputationBuilder:
             return known
         if fallback is None:
             raise UnsupportedError(
+                codes.KNOWN_SIZES,
                 f"the sizes of its result {type_text(value.type)} are unknown; "
-                "give the shapes of the arguments (argument_shapes)"
+                "give the shapes of the arguments (argument_shapes)",
             )
         return fallback()
 
@@ -339,7 +352,9 @@ class ComputationBuilder:
         """
         block = single_block(region)
         if len(block.arguments) != len(shapes):
-            raise ShapeError(f"its region takes {len(block.arguments)} values, but got {len(shapes)}")
+            raise ShapeError(
+                codes.REGION_SIGNATURE, f"its region takes {len(block.arguments)} values, but got {len(shapes)}"
+            )
         inner = ComputationBuilder(self.context, name)
         for number, (argument, shape) in enumerate(zip(block.arguments, shapes, strict=True)):
             _check_argument(argument, shape)
@@ -396,8 +411,9 @@ class ComputationBuilder:
         value = self.context.constants.value_of(outer)
         if value is None:
             raise UnsupportedError(
+                codes.CAPTURED_VALUE,
                 f"its region reads {outer.name} {outer.shape.to_text(layout=False)} from outside, "
-                "but an HLO computation can read a value that is not constant only as a parameter"
+                "but an HLO computation can read a value that is not constant only as a parameter",
             )
         return self.constant(value, outer.shape)
 
@@ -405,7 +421,7 @@ class ComputationBuilder:
 def single_block(region: ir.Region) -> ir.Block:
     """Returns the only block of a region. Raises `ShapeError` if the region does not have exactly one."""
     if len(region.blocks) != 1:
-        raise ShapeError(f"its region has {len(region.blocks)} blocks, but must have one")
+        raise ShapeError(codes.REGION_BLOCK, f"its region has {len(region.blocks)} blocks, but must have one")
     return region.blocks[0]
 
 
@@ -426,4 +442,7 @@ def captured_values(regions: Sequence[ir.Region]) -> list[ir.Value]:
 
 def _check_argument(argument: ir.Value, shape: Shape) -> None:
     if not is_compatible(shape, argument.type):
-        raise ShapeError(f"its region takes {type_text(argument.type)}, but got {shape.to_text(layout=False)}")
+        raise ShapeError(
+            codes.REGION_SIGNATURE,
+            f"its region takes {type_text(argument.type)}, but got {shape.to_text(layout=False)}",
+        )

@@ -15,6 +15,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.opcodes.attributes.codecs import int64_from_text
@@ -45,13 +47,15 @@ class MeshTable:
         """Returns the mesh with a name. Raises `ShapeError` if there is none."""
         found = self._by_name.get(name)
         if found is None:
-            raise ShapeError(f"there is no mesh @{name}")
+            raise ShapeError(operation_codes.SHARDING_MESH, f"there is no mesh @{name}")
         return found
 
     def sharding(self, attribute: Any) -> Sharding:
         """Returns the sharding of `#sdy.sharding<...>`, or a tuple sharding for `#sdy.sharding_per_value<[...]>`."""
         if not isinstance(attribute, ir.OpaqueAttribute) or attribute.text is None:
-            raise ShapeError(f"a sharding over a mesh must be #sdy.sharding<...>, but is {describe(attribute)}")
+            raise ShapeError(
+                codes.ATTRIBUTE_KIND, f"a sharding over a mesh must be #sdy.sharding<...>, but is {describe(attribute)}"
+            )
         if attribute.name != "sdy.sharding_per_value":
             return self.parse_sharding(attribute.text)
         elements = tuple([self.parse_sharding(part) for part in split_angle_brackets(attribute.text)])
@@ -60,7 +64,9 @@ class MeshTable:
     def shardings(self, attribute: Any) -> list[Sharding]:
         """Returns the shardings in `#sdy.sharding_per_value<[...]>`, one per value."""
         if not isinstance(attribute, ir.OpaqueAttribute) or attribute.text is None:
-            raise ShapeError(f"shardings must be #sdy.sharding_per_value<[...]>, but are {describe(attribute)}")
+            raise ShapeError(
+                codes.ATTRIBUTE_KIND, f"shardings must be #sdy.sharding_per_value<[...]>, but are {describe(attribute)}"
+            )
         return [self.parse_sharding(part) for part in split_angle_brackets(attribute.text)]
 
     def parse_sharding(self, text: str) -> Sharding:
@@ -73,7 +79,10 @@ class MeshTable:
     def _parse_new(self, text: str) -> Sharding:
         match = _SHARDING.fullmatch(text)
         if match is None:
-            raise ShapeError(f"cannot parse #sdy.sharding<{text}>: it must begin with the name of a mesh")
+            raise ShapeError(
+                operation_codes.SHARDING_MESH,
+                f"cannot parse #sdy.sharding<{text}>: it must begin with the name of a mesh",
+            )
         quoted, name, inline, rest = match.groups()
         mesh = _parse_mesh(inline) if inline is not None else self.mesh(quoted or name)
         rest = _PRIORITY.sub("}", rest).strip().replace('"', "'")
@@ -84,7 +93,7 @@ class MeshTable:
 def read_mesh(attribute: Any) -> Mesh:
     """Returns the mesh of the attribute `#sdy.mesh<["x"=2]>`."""
     if not isinstance(attribute, ir.OpaqueAttribute) or attribute.text is None:
-        raise ShapeError(f"a mesh must be #sdy.mesh<...>, but is {describe(attribute)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"a mesh must be #sdy.mesh<...>, but is {describe(attribute)}")
     return _parse_mesh(attribute.text)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.program_shape import ProgramShape
@@ -65,7 +67,8 @@ def _set_aliases_and_donors(module: Module, arguments: Sequence[Mapping[str, Any
         if output is not None:
             if not isinstance(output, ir.IntegerAttribute) or not 0 <= output.value < results:
                 raise ShapeError(
-                    f"{_ALIAS} of argument {number} must name one of {results} results, but is {describe(output)}"
+                    operation_codes.ALIASED_RESULT,
+                    f"{_ALIAS} of argument {number} must name one of {results} results, but is {describe(output)}",
                 )
             aliases.append(Alias(() if results == 1 else (output.value,), number, ()))
         elif attributes.get(_DONOR) is True:
@@ -82,15 +85,23 @@ def _read_alias(entry: Any, arguments: int, results: int) -> Alias:
     """Reads `{alias = {kind = "must_alias", parameter_index = [], parameter_number = 0}, output_index = []}`."""
     alias = entry.get("alias") if isinstance(entry, dict) else None
     if not isinstance(alias, dict) or not {"parameter_index", "parameter_number"} <= alias.keys():
-        raise ShapeError(f"an entry of {_MODULE_ALIASES} must name a parameter and a result, but is {describe(entry)}")
+        raise ShapeError(
+            operation_codes.ALIASED_RESULT,
+            f"an entry of {_MODULE_ALIASES} must name a parameter and a result, but is {describe(entry)}",
+        )
     output = as_integers(entry.get("output_index"), "output_index")
     number, inner = as_integer(alias["parameter_number"], "parameter_number"), alias["parameter_index"]
     kind = alias.get("kind", "may_alias")
     is_argument = 0 <= number < arguments and not as_integers(inner, "parameter_index")
     if not is_argument or kind not in ("may_alias", "must_alias"):
-        raise ShapeError(f"{_MODULE_ALIASES} names argument {number} of {arguments} with kind {describe(kind)}")
+        raise ShapeError(
+            operation_codes.ALIASED_RESULT,
+            f"{_MODULE_ALIASES} names argument {number} of {arguments} with kind {describe(kind)}",
+        )
     if len(output) > (results != 1) or any(not 0 <= index < results for index in output):
-        raise ShapeError(f"{_MODULE_ALIASES} names the result {list(output)} of {results}")
+        raise ShapeError(
+            operation_codes.ALIASED_RESULT, f"{_MODULE_ALIASES} names the result {list(output)} of {results}"
+        )
     return Alias(output, number, (), must=kind == "must_alias")
 
 
@@ -98,12 +109,14 @@ def _with_layout_and_memory(shape: Shape, attributes: Mapping[str, Any]) -> Shap
     """Returns the shape of an argument or result with the layout and memory space of its attributes."""
     mode = attributes.get(_LAYOUT_MODE, "default")
     if not isinstance(mode, str):
-        raise ShapeError(f"{_LAYOUT_MODE} must be a string, but is {describe(mode)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"{_LAYOUT_MODE} must be a string, but is {describe(mode)}")
     if shape.is_array and mode not in ("default", "auto"):
         shape = shape.with_layout(Layout.parse(mode))
     kind = attributes.get(_MEMORY_KIND, "device")
     if not isinstance(kind, str) or kind not in _MEMORY_SPACES:
-        raise UnsupportedError(f"{_MEMORY_KIND} {describe(kind)} is not one of {', '.join(_MEMORY_SPACES)}")
+        raise UnsupportedError(
+            operation_codes.MEMORY_KIND, f"{_MEMORY_KIND} {describe(kind)} is not one of {', '.join(_MEMORY_SPACES)}"
+        )
     space = _MEMORY_SPACES[kind]
     if space and shape.layout is not None:
         shape = shape.with_layout(shape.layout.replace(memory_space=space))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_import as codes
 from xlapy.base.errors import ShapeError, UnsupportedError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.program_shape import ProgramShape
@@ -95,7 +96,7 @@ class ModuleImporter(ModuleContext):
         """Enters a region or an inlined function. Raises `UnsupportedError` if they nest too deep."""
         self._depth += 1
         if self._depth > MAX_NESTING_DEPTH:
-            raise UnsupportedError(f"regions and calls nest deeper than {MAX_NESTING_DEPTH} levels")
+            raise UnsupportedError(codes.PROGRAM_SIZE, f"regions and calls nest deeper than {MAX_NESTING_DEPTH} levels")
         if self._depth == _SHALLOW:
             make_room_for_calls(MAX_NESTING_DEPTH, _FRAMES_PER_LEVEL)
         try:
@@ -115,7 +116,7 @@ class ModuleImporter(ModuleContext):
         self._instructions += 1
         limit = MAX_INSTRUCTIONS + MAX_GROWTH * self._size
         if self._instructions > limit:
-            raise UnsupportedError(f"the program becomes more than {limit} instructions")
+            raise UnsupportedError(codes.PROGRAM_SIZE, f"the program becomes more than {limit} instructions")
 
     def count_repetitions(self, count: int) -> None:
         """Counts inlined operations and captured values. Raises `UnsupportedError` if there are too many."""
@@ -123,8 +124,9 @@ class ModuleImporter(ModuleContext):
         limit = MAX_REPETITIONS + MAX_REPETITION_GROWTH * self._size
         if self._repetitions > limit:
             raise UnsupportedError(
+                codes.PROGRAM_SIZE,
                 f"functions whose sizes follow from their operands, and values that regions capture, are repeated more "
-                f"than {limit} times"
+                f"than {limit} times",
             )
 
     def apply_rule(self, builder: ComputationBuilder, operation: ir.Operation) -> Sequence[Instruction]:
@@ -135,7 +137,10 @@ class ModuleImporter(ModuleContext):
         """
         rule = RULES.get(operation.name)
         if rule is None:
-            raise UnsupportedError("there is no such operation in StableHLO, CHLO or the other dialects that are read")
+            raise UnsupportedError(
+                codes.KNOWN_OPERATION,
+                "there is no such operation in StableHLO, CHLO or the other dialects that are read",
+            )
         rule.check_counts(operation)
         if not rule.any_operands:
             check_arrays(builder.operands(operation))
@@ -178,7 +183,9 @@ class ModuleImporter(ModuleContext):
         if len(found) == 1:
             return found[0]
         names = ", ".join(f"@{name}" for name in self.functions) or "none"
-        error = ShapeError(f"it has no function @main, so its entry is unknown; its functions are {names}")
+        error = ShapeError(
+            codes.MAIN_FUNCTION, f"it has no function @main, so its entry is unknown; its functions are {names}"
+        )
         raise ImportFailure(self.root, error)
 
     def _build_entry(self, entry: ir.Operation, argument_shapes: ArgumentShapes | None) -> None:
@@ -229,7 +236,7 @@ class ModuleImporter(ModuleContext):
         """Returns the function with a name. Raises `ShapeError` if there is none."""
         found = self.functions.get(name)
         if found is None:
-            raise ShapeError(f"there is no function @{name}")
+            raise ShapeError(codes.FUNCTION_NAME, f"there is no function @{name}")
         return found
 
     def call(
@@ -247,7 +254,7 @@ class ModuleImporter(ModuleContext):
         function = self.function(name)
         _check_operands(function, operands)
         if name in self._active_functions:
-            raise UnsupportedError(f"function @{name} calls itself, directly or through others")
+            raise UnsupportedError(codes.RECURSION, f"function @{name} calls itself, directly or through others")
         if self._must_inline(name):
             return self._inline_call(builder, name, operands)
         computation = self.computation(name)
@@ -301,14 +308,14 @@ class ModuleImporter(ModuleContext):
 def function_body(function: ir.Operation) -> ir.Block:
     """Returns the block of a function. Raises `ShapeError` for a declaration without a body."""
     if len(function.regions) != 1 or not function.regions[0].blocks:
-        raise ShapeError(f"function @{function.attributes.get('sym_name')} has no body")
+        raise ShapeError(codes.FUNCTION_BODY, f"function @{function.attributes.get('sym_name')} has no body")
     return single_block(function.regions[0])
 
 
 def _declared_results(function: ir.Operation) -> Sequence[ir.Type]:
     type_ = function.attributes.get("function_type")
     if not isinstance(type_, ir.FunctionType):
-        raise ShapeError(f"function @{function.attributes.get('sym_name')} has no type")
+        raise ShapeError(codes.FUNCTION_BODY, f"function @{function.attributes.get('sym_name')} has no type")
     return type_.results
 
 
@@ -319,7 +326,9 @@ def _check_operands(function: ir.Operation, operands: Sequence[Instruction]) -> 
         is_compatible(operand.shape, type_) for operand, type_ in zip(operands, types, strict=True)
     ):
         name = function.attributes.get("sym_name")
-        raise ShapeError(f"function @{name} takes ({', '.join(map(type_text, types))}), but got ({given})")
+        raise ShapeError(
+            codes.CALL_TYPES, f"function @{name} takes ({', '.join(map(type_text, types))}), but got ({given})"
+        )
 
 
 def _check_results(function: ir.Operation, results: Sequence[Instruction]) -> None:
@@ -330,7 +339,8 @@ def _check_results(function: ir.Operation, results: Sequence[Instruction]) -> No
     ):
         name = function.attributes.get("sym_name")
         raise ShapeError(
-            f"function @{name} declares the results ({', '.join(map(type_text, types))}), but returns ({returned})"
+            codes.DECLARED_RESULT,
+            f"function @{name} declares the results ({', '.join(map(type_text, types))}), but returns ({returned})",
         )
 
 
@@ -344,7 +354,9 @@ def _entry_shapes(block: ir.Block, given: ArgumentShapes | None) -> list[Shape]:
     chosen: dict[int, Shape | None] = dict(given) if isinstance(given, Mapping) else dict(enumerate(given or ()))
     unknown = [number for number in chosen if not 0 <= number < len(block.arguments)]
     if unknown:
-        raise ShapeError(f"there is no argument {unknown[0]}, the program takes {len(block.arguments)}")
+        raise ShapeError(
+            codes.ARGUMENT_SHAPES, f"there is no argument {unknown[0]}, the program takes {len(block.arguments)}"
+        )
     return [_entry_shape(number, argument, chosen.get(number)) for number, argument in enumerate(block.arguments)]
 
 
@@ -353,13 +365,15 @@ def _entry_shape(number: int, argument: ir.Value, chosen: Shape | None) -> Shape
         if not is_compatible(chosen, argument.type):
             declared = type_text(argument.type)
             raise ShapeError(
-                f"argument {number} is declared {declared}, but argument_shapes has {chosen.to_text(layout=False)}"
+                codes.ARGUMENT_SHAPES,
+                f"argument {number} is declared {declared}, but argument_shapes has {chosen.to_text(layout=False)}",
             )
         return chosen
     known = known_shape(argument.type)
     if known is None:
         raise UnsupportedError(
+            codes.KNOWN_SIZES,
             f"argument {number} is {type_text(argument.type)}, whose sizes are unknown; "
-            "give the shapes of the arguments (argument_shapes)"
+            "give the shapes of the arguments (argument_shapes)",
         )
     return known

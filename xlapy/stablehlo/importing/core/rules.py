@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from xlapy.base.error_codes import stablehlo_import as codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
@@ -54,14 +55,16 @@ def _check_count(what: str, expected: Count, actual: int) -> None:
     if expected is None or expected == actual or (isinstance(expected, range) and actual in expected):
         return
     number = expected if isinstance(expected, int) else f"at least {expected.start}"
-    raise ShapeError(f"it takes {number} {what}{'' if number == 1 else 's'}, but has {actual}")
+    raise ShapeError(codes.OPERATION_COUNTS, f"it takes {number} {what}{'' if number == 1 else 's'}, but has {actual}")
 
 
 def check_arrays(operands: Sequence[Instruction]) -> None:
     """Raises `ShapeError` unless all operands are arrays."""
     for number, operand in enumerate(operands):
         if not operand.shape.is_array:
-            raise ShapeError(f"operand {number} must be an array, but is {operand.shape.to_text(layout=False)}")
+            raise ShapeError(
+                codes.TENSOR_VALUE, f"operand {number} must be an array, but is {operand.shape.to_text(layout=False)}"
+            )
 
 
 RULES: dict[str, ImportRule] = {}

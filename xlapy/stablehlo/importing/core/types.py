@@ -21,6 +21,8 @@ from __future__ import annotations
 import functools
 
 from xlapy.base.element_types import BF16, PRED, S64, PrimitiveType
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_text as text_codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.stablehlo import ir
@@ -59,7 +61,7 @@ def _known_shape(type_: ir.Type) -> Shape | None:
         return Shape.array(PRED, ())
     if isinstance(type_, ir.UnrankedTensorType) or type_ == _SHAPE:
         return None
-    raise UnsupportedError(f"HLO has no shape for the type {type_text(type_)}")
+    raise UnsupportedError(codes.HLO_TYPE, f"HLO has no shape for the type {type_text(type_)}")
 
 
 def _tensor_shape(type_: ir.TensorType) -> Shape | None:
@@ -82,7 +84,7 @@ def quantized_element_type(type_: ir.Type) -> ir.QuantizedType:
     """Returns the element type of a quantized tensor. Raises `UnsupportedError` for any other type."""
     if isinstance(type_, ir.TensorType) and isinstance(type_.element, ir.QuantizedType):
         return type_.element
-    raise UnsupportedError(f"type {type_text(type_)} is not quantized")
+    raise UnsupportedError(text_codes.QUANTIZED_TYPE, f"type {type_text(type_)} is not quantized")
 
 
 def is_compatible(shape: Shape, type_: ir.Type) -> bool:

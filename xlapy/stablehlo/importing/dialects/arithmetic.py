@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -117,7 +119,7 @@ def _as_unsigned(builder: ComputationBuilder, value: Instruction) -> Instruction
 
 def _unsigned_type(element: PrimitiveType) -> PrimitiveType:
     if not element.is_integral:
-        raise ShapeError(f"it takes integers, not {element}")
+        raise ShapeError(operation_codes.INTEGER_OPERANDS, f"it takes integers, not {element}")
     return PrimitiveType.from_name(f"U{element.bits}")
 
 
@@ -193,7 +195,7 @@ def compare_floats(builder: ComputationBuilder, operation: ir.Operation) -> Inst
 def _predicate(operation: ir.Operation, count: int) -> int:
     number = integer(operation, "predicate")
     if not 0 <= number < count:
-        raise ShapeError(f"its predicate must be from 0 to {count - 1}, but is {number}")
+        raise ShapeError(codes.ATTRIBUTE_CASE, f"its predicate must be from 0 to {count - 1}, but is {number}")
     return number
 
 
@@ -253,6 +255,8 @@ def check_holds(builder: ComputationBuilder, condition: Instruction, message: st
     """Raises `ShapeError` if a condition is false, and `UnsupportedError` if it is known only at run time."""
     value = builder.context.constants.value_of(condition)
     if value is None:
-        raise UnsupportedError(f"whether {message!r} holds is not known before the program runs ({condition.name})")
+        raise UnsupportedError(
+            codes.ASSERTION, f"whether {message!r} holds is not known before the program runs ({condition.name})"
+        )
     if not value.all():
-        raise ShapeError(f"this condition does not hold: {message}")
+        raise ShapeError(codes.ASSERTION, f"this condition does not hold: {message}")

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_operations as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp, mathematics
@@ -57,7 +58,7 @@ def _emit_function(name: str, builder: ComputationBuilder, operands: Sequence[In
     arity = 2 if name in _BINARY_FUNCTIONS else 1
     if len(operands) != arity or any(operand.shape != operands[0].shape for operand in operands):
         given = ", ".join(operand.shape.to_text(layout=False) for operand in operands)
-        raise ShapeError(f"{name} takes {arity} operands with the same shape, but got ({given})")
+        raise ShapeError(codes.SAME_SHAPES, f"{name} takes {arity} operands with the same shape, but got ({given})")
     computation = _function_computation(name, tuple([operand.shape.without_layout() for operand in operands]))
     return builder.inline(computation.module.entry_computation, operands)
 
@@ -144,7 +145,8 @@ def _expand_rank(
     """Makes the operand's dimensions the given ones of a higher rank; all other dimensions have size 1."""
     if len(dimensions) != operand.shape.rank or any(not 0 <= dimension < rank for dimension in dimensions):
         raise ShapeError(
-            f"broadcast_dimensions {list(dimensions)} do not map {operand.shape.to_text(layout=False)} to rank {rank}"
+            codes.BROADCAST_DIMENSIONS,
+            f"broadcast_dimensions {list(dimensions)} do not map {operand.shape.to_text(layout=False)} to rank {rank}",
         )
     sizes = [1] * rank
     for size, dimension in zip(operand.shape.dimensions, dimensions, strict=True):
@@ -161,7 +163,9 @@ def broadcast_sizes(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     for column in zip(*padded, strict=True):
         distinct = {size for size in column if size != 1} or {1}
         if len(distinct) > 1:
-            raise ShapeError(f"shapes {', '.join(str(list(sizes)) for sizes in shapes)} do not broadcast")
+            raise ShapeError(
+                codes.BROADCAST_SHAPES, f"shapes {', '.join(str(list(sizes)) for sizes in shapes)} do not broadcast"
+            )
         common.append(distinct.pop())
     return tuple(common)
 

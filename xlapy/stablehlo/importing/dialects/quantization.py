@@ -18,6 +18,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32, S64, PrimitiveType
+from xlapy.base.error_codes import stablehlo_operations as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -142,7 +143,8 @@ def _broadcast_parameters(
         return _broadcast_blocks(builder, values, type_, shape)
     if len(type_.axes) != 1 or not 0 <= type_.axes[0] < shape.rank or shape.dimensions[type_.axes[0]] != len(values):
         raise ShapeError(
-            f"{len(values)} scales or zero points along {list(type_.axes)} do not fit {shape.to_text(layout=False)}"
+            codes.QUANTIZED_SHAPE,
+            f"{len(values)} scales or zero points along {list(type_.axes)} do not fit {shape.to_text(layout=False)}",
         )
     return builder.broadcast(builder.constant(_array(values, shape.element_type)), shape, type_.axes)
 
@@ -157,7 +159,10 @@ def _broadcast_blocks(
     grid = type_.scales_shape
     fits = len(grid) == shape.rank and math.prod(grid) == len(values)
     if not fits or any(not count or size % count for size, count in zip(shape.dimensions, grid, strict=True)):
-        raise ShapeError(f"blocks {list(grid)} of scales or zero points do not fit {shape.to_text(layout=False)}")
+        raise ShapeError(
+            codes.QUANTIZED_SHAPE,
+            f"blocks {list(grid)} of scales or zero points do not fit {shape.to_text(layout=False)}",
+        )
     sizes = [part for size, count in zip(shape.dimensions, grid, strict=True) for part in (count, size // count)]
     values_of_grid = builder.constant(_array(values, shape.element_type).reshape(grid))
     repeated = builder.broadcast(values_of_grid, Shape.array(shape.element_type, sizes), range(0, 2 * shape.rank, 2))

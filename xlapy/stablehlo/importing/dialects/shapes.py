@@ -13,6 +13,10 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, S64
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
+from xlapy.base.error_codes import stablehlo_text as text_codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.shape_fields import MAX_ARRAY_RANK
 from xlapy.hlo.instruction import Instruction
@@ -90,7 +94,10 @@ def _length(vector: Instruction) -> int:
     """Returns the number of sizes in a shape. Raises `ShapeError` if it is not a vector that can be one."""
     shape = vector.shape
     if shape.rank != 1 or shape.dimensions[0] > MAX_ARRAY_RANK:
-        raise ShapeError(f"a shape is a vector of at most {MAX_ARRAY_RANK} sizes, not {shape.to_text(layout=False)}")
+        raise ShapeError(
+            operation_codes.SIZE_VECTOR,
+            f"a shape is a vector of at most {MAX_ARRAY_RANK} sizes, not {shape.to_text(layout=False)}",
+        )
     return shape.dimensions[0]
 
 
@@ -110,7 +117,7 @@ def _constant_dimension(builder: ComputationBuilder, index: Instruction, rank: i
     """Returns the number of a dimension from a scalar, which must be constant."""
     dimension = constant_size(builder, index, "the number of the dimension")
     if not 0 <= dimension < rank:
-        raise ShapeError(f"there is no dimension {dimension} in a shape of rank {rank}")
+        raise ShapeError(shared.DIMENSION_NUMBER, f"there is no dimension {dimension} in a shape of rank {rank}")
     return dimension
 
 
@@ -148,7 +155,7 @@ def split_at(builder: ComputationBuilder, operation: ir.Operation) -> Results:
     count = _length(vector)
     position = constant_size(builder, index, "the index of the split")
     if not -count <= position <= count:
-        raise ShapeError(f"a shape of {count} sizes cannot be split at {position}")
+        raise ShapeError(shared.DIMENSION_NUMBER, f"a shape of {count} sizes cannot be split at {position}")
     position %= count + (position >= 0)
     return [emit_slice(builder, vector, (low,), (high,), (1,)) for low, high in ((0, position), (position, count))]
 
@@ -244,7 +251,7 @@ def assuming(builder: ComputationBuilder, operation: ir.Operation) -> Results:
     check_holds(builder, builder.operands(operation)[0], "the condition of shape.assuming")
     block = single_block(operation.regions[0])
     if not block.operations or block.operations[-1].name != "shape.assuming_yield":
-        raise ShapeError("its region must end in shape.assuming_yield")
+        raise ShapeError(codes.REGION_BLOCK, "its region must end in shape.assuming_yield")
     builder.import_operations(block.operations[:-1])
     return builder.operands(block.operations[-1])
 
@@ -257,7 +264,10 @@ def from_elements(builder: ComputationBuilder, operation: ir.Operation) -> Instr
     shape = builder.declared_shape(operation.results[0])
     operands = builder.operands(operation)
     if len(operands) != shape.size:
-        raise ShapeError(f"{shape.to_text(layout=False)} has {shape.size} elements, but got {len(operands)}")
+        raise ShapeError(
+            text_codes.ELEMENT_COUNT,
+            f"{shape.to_text(layout=False)} has {shape.size} elements, but got {len(operands)}",
+        )
     if not operands:
         return builder.constant(np.zeros(shape.dimensions, shape.dtype), shape)
     return builder.reshape(_stack_scalars(builder, operands), shape.dimensions)
@@ -273,7 +283,8 @@ def extract(builder: ComputationBuilder, operation: ir.Operation) -> Instruction
     operand, *indices = builder.operands(operation)
     if len(indices) != operand.shape.rank:
         raise ShapeError(
-            f"{operand.shape.to_text(layout=False)} takes {operand.shape.rank} indices, but got {len(indices)}"
+            operation_codes.SIZE_VECTOR,
+            f"{operand.shape.to_text(layout=False)} takes {operand.shape.rank} indices, but got {len(indices)}",
         )
     if not indices:
         return operand
@@ -293,12 +304,15 @@ def collapse(builder: ComputationBuilder, operation: ir.Operation) -> Instructio
     (operand,) = builder.operands(operation)
     if operand.shape.is_dynamic:
         raise UnsupportedError(
-            f"dimensions of {operand.shape.to_text(layout=False)} cannot be merged, as sizes are known only at run time"
+            codes.STATIC_OPERAND,
+            f"dimensions of {operand.shape.to_text(layout=False)} cannot be merged, as sizes are known only at run "
+            "time",
         )
     groups: list[Ints] = [as_integers(group, "reassociation") for group in array(operation, "reassociation")]
     if [dimension for group in groups for dimension in group] != list(range(operand.shape.rank)):
         raise ShapeError(
-            f"reassociation {groups} does not group the dimensions of {operand.shape.to_text(layout=False)} in order"
+            operation_codes.REASSOCIATION,
+            f"reassociation {groups} does not group the dimensions of {operand.shape.to_text(layout=False)} in order",
         )
     sizes = operand.shape.dimensions
     return builder.reshape(operand, [math.prod(sizes[dimension] for dimension in group) for group in groups])

@@ -13,6 +13,8 @@ import re
 from collections.abc import Sequence
 
 from xlapy import opcodes
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -82,11 +84,14 @@ def manual_computation(builder: ComputationBuilder, operation: ir.Operation) -> 
     operands = builder.operands(operation)
     if len(in_shardings) != len(operands) or len(out_shardings) != len(operation.results):
         raise ShapeError(
+            operation_codes.SHARDING_COUNT,
             f"it has {len(operands)} operands and {len(in_shardings)} in_shardings, "
-            f"{len(operation.results)} results and {len(out_shardings)} out_shardings"
+            f"{len(operation.results)} results and {len(out_shardings)} out_shardings",
         )
     if len(block.arguments) != len(operands):
-        raise ShapeError(f"its region takes {len(block.arguments)} values, but got {len(operands)}")
+        raise ShapeError(
+            codes.REGION_SIGNATURE, f"its region takes {len(block.arguments)} values, but got {len(operands)}"
+        )
     axes = _manual_axes(operation)
     shards = [
         _full_to_shard(builder, operand, sharding, argument.type, axes)
@@ -94,7 +99,9 @@ def manual_computation(builder: ComputationBuilder, operation: ir.Operation) -> 
     ]
     results = _inline_block(builder, block, shards)
     if len(results) != len(out_shardings):
-        raise ShapeError(f"its region returns {len(results)} values, but {len(out_shardings)} are declared")
+        raise ShapeError(
+            codes.REGION_SIGNATURE, f"its region returns {len(results)} values, but {len(out_shardings)} are declared"
+        )
     return [
         _shard_to_full(builder, result, sharding, value.type, axes)
         for result, sharding, value in zip(results, out_shardings, operation.results, strict=True)
@@ -106,7 +113,7 @@ def _manual_axes(operation: ir.Operation) -> frozenset[str]:
     if given is None:
         return frozenset()
     if not isinstance(given, ir.OpaqueAttribute):
-        raise ShapeError(f"manual_axes must be #sdy.manual_axes<...>, but are {describe(given)}")
+        raise ShapeError(codes.ATTRIBUTE_KIND, f"manual_axes must be #sdy.manual_axes<...>, but are {describe(given)}")
     return frozenset(_QUOTED.findall(given.text or ""))
 
 
@@ -116,7 +123,9 @@ def _full_to_shard(
     """Returns this device's shard of a full array, with the shape that the region takes."""
     shape = known_shape(local)
     if shape is None:
-        raise ShapeError(f"a manual computation takes static shapes, but got {type_text(local)}")
+        raise ShapeError(
+            operation_codes.MANUAL_SHAPES, f"a manual computation takes static shapes, but got {type_text(local)}"
+        )
     if _has_single_device(sharding) and shape.compatible(full.shape):
         return full
     annotated = _emit_sharding_call(builder, _SHARDING_TARGET, full, full.shape, sharding)
@@ -129,7 +138,10 @@ def _shard_to_full(
     """Returns the full array whose shards the devices hold."""
     shape = known_shape(type_)
     if shape is None:
-        raise ShapeError(f"a manual computation returns static shapes, but is declared {type_text(type_)}")
+        raise ShapeError(
+            operation_codes.MANUAL_SHAPES,
+            f"a manual computation returns static shapes, but is declared {type_text(type_)}",
+        )
     if _has_single_device(sharding) and shape.compatible(shard.shape):
         return shard
     annotated = _emit_sharding_call(builder, _SHARDING_TARGET, shard, shard.shape, _manual_sharding(sharding, axes))
@@ -169,11 +181,14 @@ def _without_axes(named: NamedSharding, mesh: Mesh, numbers: Sequence[int]) -> N
 def _inline_block(builder: ComputationBuilder, block: ir.Block, operands: Sequence[Instruction]) -> list[Instruction]:
     """Imports the operations of a region into the enclosing computation."""
     if len(block.arguments) != len(operands):
-        raise ShapeError(f"its region takes {len(block.arguments)} values, but got {len(operands)}")
+        raise ShapeError(
+            codes.REGION_SIGNATURE, f"its region takes {len(block.arguments)} values, but got {len(operands)}"
+        )
     for argument, operand in zip(block.arguments, operands, strict=True):
         if not is_compatible(operand.shape, argument.type):
             raise ShapeError(
-                f"its region takes {type_text(argument.type)}, but got {operand.shape.to_text(layout=False)}"
+                codes.REGION_SIGNATURE,
+                f"its region takes {type_text(argument.type)}, but got {operand.shape.to_text(layout=False)}",
             )
         builder.values[argument] = operand
     return builder.import_block(block)

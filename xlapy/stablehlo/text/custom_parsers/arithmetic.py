@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from xlapy.base.element_types import PRED
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import I64, enum_case
 from xlapy.stablehlo.text.operations import CustomParser, OperationParser
@@ -48,7 +49,7 @@ def constant(parser: OperationParser, operation: ir.Operation) -> None:
     position = parser.cursor.skip()
     value = parser.attributes.parse()
     if not isinstance(value, bool | ir.IntegerAttribute | ir.FloatAttribute | ir.ElementsAttribute):
-        parser.cursor.fail_at(position, f"{operation.name} needs a number or elements")
+        parser.cursor.fail_at(position, codes.CONSTANT_TYPE, f"{operation.name} needs a number or elements")
     operation.attributes["value"] = value
     parser.make_results(operation, [ir.ScalarType(PRED) if isinstance(value, bool) else value.type])
 
@@ -66,7 +67,9 @@ def _flags(parser: OperationParser, operation: ir.Operation) -> None:
 def _operands(parser: OperationParser, operation: ir.Operation, count: int) -> None:
     operation.operands = parser.operands()
     if len(operation.operands) != count:
-        parser.cursor.fail(f"{operation.name} takes {count} operands, but has {len(operation.operands)}")
+        parser.cursor.fail(
+            codes.FORM_COUNT, f"{operation.name} takes {count} operands, but has {len(operation.operands)}"
+        )
     _flags(parser, operation)
     parser.optional_attributes(operation)
     parser.cursor.expect(":", f"before the type of {operation.name}")
@@ -100,7 +103,11 @@ def compare(parser: OperationParser, operation: ir.Operation) -> None:
     predicate = enum_case(parser, "the predicate of a comparison")
     predicates = INTEGER_PREDICATES if operation.name == "arith.cmpi" else FLOAT_PREDICATES
     if predicate not in predicates:
-        cursor.fail_at(position, f"{operation.name} has the predicates {', '.join(predicates)}; found {predicate}")
+        cursor.fail_at(
+            position,
+            codes.KNOWN_KEYWORD,
+            f"{operation.name} has the predicates {', '.join(predicates)}; found {predicate}",
+        )
     operation.attributes["predicate"] = ir.IntegerAttribute(predicates.index(predicate), I64)
     cursor.expect(",", "after the predicate of a comparison")
     _operands(parser, operation, 2)

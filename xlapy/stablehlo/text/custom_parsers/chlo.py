@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import (
     I64,
@@ -66,7 +67,11 @@ def scan(parser: OperationParser, operation: ir.Operation) -> RegionStarts:
     finish_with_function_type(parser, operation)
     outputs = len(operation.results) - len(inits)
     if outputs < 0:
-        cursor.fail_at(position, f"chlo.scan has {len(inits)} initial values and {len(operation.results)} results")
+        cursor.fail_at(
+            position,
+            codes.FORM_COUNT,
+            f"chlo.scan has {len(inits)} initial values and {len(operation.results)} results",
+        )
     operation.attributes["operandSegmentSizes"] = _segments(len(inputs), len(inits))
     operation.attributes["resultSegmentSizes"] = _segments(outputs, len(inits))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import (
     I32,
@@ -44,7 +45,7 @@ def binary(parser: OperationParser, operation: ir.Operation) -> None:
     """Parses `%a, %b {...} : type`."""
     operation.operands = parser.operands()
     if len(operation.operands) != 2:
-        parser.cursor.fail(f"{operation.name} takes two operands, but has {len(operation.operands)}")
+        parser.cursor.fail(codes.FORM_COUNT, f"{operation.name} takes two operands, but has {len(operation.operands)}")
     finish_with_same_type(parser, operation)
 
 
@@ -75,7 +76,7 @@ def complex_(parser: OperationParser, operation: ir.Operation) -> None:
     result = parser.types.parse()
     part = _PARTS.get(result.element) if isinstance(result, ir.TensorType) else None  # type: ignore[arg-type]
     if not isinstance(result, ir.TensorType) or part is None:
-        cursor.fail_at(position, "the result of stablehlo.complex must be a tensor of complex numbers")
+        cursor.fail_at(position, codes.FORM_TYPE, "the result of stablehlo.complex must be a tensor of complex numbers")
     parser.check_operand_types(
         operation, [ir.TensorType(result.sizes, part, result.bounds, result.encoding)] * 2, position
     )
@@ -118,7 +119,7 @@ def reduce_precision(parser: OperationParser, operation: ir.Operation) -> None:
     expect_assignment(parser, "format")
     found = parser.cursor.match(_FORMAT)
     if found is None:
-        parser.cursor.fail(f"expected a format such as e5m10, found {parser.cursor.describe_next()}")
+        parser.cursor.fail(codes.MLIR_SYNTAX, f"expected a format such as e5m10, found {parser.cursor.describe_next()}")
     operation.attributes["exponent_bits"] = ir.IntegerAttribute(int(found.group(1)), I32)
     operation.attributes["mantissa_bits"] = ir.IntegerAttribute(int(found.group(2)), I32)
     finish_with_same_type(parser, operation)

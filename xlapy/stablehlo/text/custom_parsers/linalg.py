@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import (
     enum_case,
@@ -112,7 +113,7 @@ def _window(parser: OperationParser) -> tuple[str, ir.ElementsAttribute]:
     word = cursor.word("a part of the window")
     attribute = _WINDOW.get(word)
     if attribute is None:
-        cursor.fail_at(start, f"a window has {', '.join(_WINDOW)}; found {word!r}")
+        cursor.fail_at(start, codes.KNOWN_KEYWORD, f"a window has {', '.join(_WINDOW)}; found {word!r}")
     cursor.expect("=", f"after {word!r}")
     if word == "pad":
         return attribute, padding(_list(parser, lambda: _edges(parser)))
@@ -130,7 +131,9 @@ def _edges(parser: OperationParser) -> list[int]:
     start = parser.cursor.skip()
     edges = integer_list(parser, "padding")
     if len(edges) != 2:
-        parser.cursor.fail_at(start, f"expected two numbers of padding for each dimension, found {len(edges)}")
+        parser.cursor.fail_at(
+            start, codes.MLIR_SYNTAX, f"expected two numbers of padding for each dimension, found {len(edges)}"
+        )
     return edges
 
 

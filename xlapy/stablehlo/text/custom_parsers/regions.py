@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import expect_assignment, finish_with_function_type, integer_list
 from xlapy.stablehlo.text.elements import integers
@@ -94,10 +95,10 @@ def _applied(parser: OperationParser, operation: ir.Operation, name: str, positi
     dialect, _, mnemonic = name.partition(".")
     if dialect != "stablehlo" or mnemonic not in REDUCERS:
         known = ", ".join(f"stablehlo.{reducer}" for reducer in REDUCERS)
-        parser.cursor.fail_at(position, f"stablehlo.reduce applies one of {known}; found {name!r}")
+        parser.cursor.fail_at(position, codes.KNOWN_KEYWORD, f"stablehlo.reduce applies one of {known}; found {name!r}")
     array = operation.operands[0].type
     if not isinstance(array, ir.TensorType | ir.UnrankedTensorType):
-        parser.cursor.fail_at(position, "stablehlo.reduce takes tensors")
+        parser.cursor.fail_at(position, codes.FORM_TYPE, "stablehlo.reduce takes tensors")
     scalar = ir.TensorType((), array.element)
     block = ir.Block()
     block.arguments = [ir.Value(scalar, block, index) for index in range(2)]

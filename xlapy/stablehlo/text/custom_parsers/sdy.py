@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import (
     I32,
@@ -39,7 +40,7 @@ def _spelled(parser: OperationParser, kind: str) -> ir.OpaqueAttribute:
     """Parses text in brackets as an opaque attribute. The brackets belong to the text unless they are `<...>`."""
     cursor = parser.cursor
     if cursor.match(_BRACKET) is None:
-        cursor.fail(f"expected {kind}, in brackets, found {cursor.describe_next()}")
+        cursor.fail(codes.MLIR_SYNTAX, f"expected {kind}, in brackets, found {cursor.describe_next()}")
     start = cursor.position
     inside = cursor.balanced()
     return ir.OpaqueAttribute(kind, inside if cursor.text[start] == "<" else cursor.text[start : cursor.position])
@@ -81,7 +82,7 @@ def propagation_barrier(parser: OperationParser, operation: ir.Operation) -> Non
     start = cursor.skip()
     word = cursor.word("a direction")
     if word not in _DIRECTIONS:
-        cursor.fail_at(start, f"a direction is one of {', '.join(_DIRECTIONS)}; found {word!r}")
+        cursor.fail_at(start, codes.KNOWN_KEYWORD, f"a direction is one of {', '.join(_DIRECTIONS)}; found {word!r}")
     operation.attributes["allowed_direction"] = ir.IntegerAttribute(_DIRECTIONS.index(word), I32)
     finish_with_same_type(parser, operation)
 

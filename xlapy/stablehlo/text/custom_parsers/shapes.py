@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xlapy.base.element_types import PRED
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.arithmetic import assertion, cast
 from xlapy.stablehlo.text.custom_parsers.builtin import terminator
@@ -119,7 +120,7 @@ def extract(parser: OperationParser, operation: ir.Operation) -> None:
 def _element(parser: OperationParser, type_: ir.Type, position: int) -> ir.Type:
     """Returns the type of one element of a tensor."""
     if not isinstance(type_, ir.TensorType | ir.UnrankedTensorType):
-        parser.cursor.fail_at(position, "expected the type of a tensor")
+        parser.cursor.fail_at(position, codes.FORM_TYPE, "expected the type of a tensor")
     element = type_.element
     return element if isinstance(element, ir.IndexType | ir.QuantizedType) else ir.ScalarType(element)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.builtin import terminator
 from xlapy.stablehlo.text.custom_parsers.common import (
@@ -31,7 +32,7 @@ def constant(parser: OperationParser, operation: ir.Operation) -> None:
     value = parser.attributes.parse()
     operation.attributes["value"] = value
     if not isinstance(value, ir.ElementsAttribute):
-        cursor.fail_at(position, f"{operation.name} needs constant elements of numbers")
+        cursor.fail_at(position, codes.CONSTANT_TYPE, f"{operation.name} needs constant elements of numbers")
     parser.make_results(operation, [value.type])
 
 
@@ -79,7 +80,7 @@ def tuple_(parser: OperationParser, operation: ir.Operation) -> None:
     position = parser.cursor.skip()
     type_ = parser.types.parse()
     if not isinstance(type_, ir.TupleType):
-        parser.cursor.fail_at(position, "the result of stablehlo.tuple must be a tuple")
+        parser.cursor.fail_at(position, codes.FORM_TYPE, "the result of stablehlo.tuple must be a tuple")
     parser.check_operand_types(operation, type_.elements, position)
     parser.make_results(operation, [type_])
 
