@@ -14,6 +14,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.value import DynamicArray
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -87,11 +88,12 @@ class ValueChecker:
             return
         where = self._iterations_around(instruction)
         if instruction.op is not opcodes.FUSION:
-            raise ExecutionError(f"{_message(instruction, operands, value, what)}{where}")
+            raise ExecutionError(codes.INVALID_VALUE, f"{_message(instruction, operands, value, what)}{where}")
         self._check_inside(instruction, operands, f"; it is computed in {instruction.name}{where}")
         raise ExecutionError(
+            codes.INVALID_VALUE,
             f"{_message(instruction, operands, value, what)}{where}; evaluated one by one, the instructions in this "
-            "fusion do not make it"
+            "fusion do not make it",
         )
 
     def _check_inside(self, fusion: Instruction, operands: Sequence[Value], suffix: str) -> None:
@@ -101,7 +103,7 @@ class ValueChecker:
         def observe(instruction: Instruction, values: Sequence[Value], value: Value) -> None:
             what = self.checks.find_new(instruction, values, value)
             if what:
-                raise ExecutionError(f"{_message(instruction, values, value, what)}{suffix}")
+                raise ExecutionError(codes.INVALID_VALUE, f"{_message(instruction, values, value, what)}{suffix}")
 
         evaluate_computation(Context(observer=observe), fused, operands)
 

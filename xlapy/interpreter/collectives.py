@@ -16,6 +16,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.batching.scalar_computations import apply_scalar_computation
@@ -72,7 +73,8 @@ def _position_in(context: Context, instruction: Instruction, group: Sequence[int
     if device not in group:
         groups = instruction.attributes_as(GroupedAttributes).replica_groups.to_text()
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: device {device} is in no group of replica_groups {groups}"
+            codes.GROUP_MEMBER,
+            f"{describe_instruction(instruction)}: device {device} is in no group of replica_groups {groups}",
         )
     return group.index(device)
 
@@ -138,8 +140,9 @@ def _reduced(context: Context, instruction: Instruction, gathered: Sequence[Memb
         if len({array.shape for array in arrays}) > 1:
             shapes = ", ".join(str(list(array.shape)) for array in arrays)
             raise ExecutionError(
+                codes.REDUCED_SIZES,
                 f"{describe_instruction(instruction)}: a reducer of all operands at once takes equal sizes, given "
-                f"{shapes}"
+                f"{shapes}",
             )
     return _folded(context, instruction, gathered)
 
@@ -162,7 +165,8 @@ def _converted(instruction: Instruction, array: Array, target: PrimitiveType) ->
     source = PrimitiveType.from_dtype(array.dtype)
     if source.is_complex and not target.is_complex:
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: {source} is reduced with {target}, which loses imaginary parts"
+            codes.REDUCED_TYPE,
+            f"{describe_instruction(instruction)}: {source} is reduced with {target}, which loses imaginary parts",
         )
     return convert_array(array, target)
 
@@ -206,12 +210,14 @@ def _roots(instruction: Instruction, gathered: Sequence[MemberOperands]) -> list
     given = [tuple(arrays[-1].tolist()) for arrays in gathered]
     if len(set(given)) > 1:
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: the members of a group give different roots: {given}"
+            codes.BROADCAST_ROOT,
+            f"{describe_instruction(instruction)}: the members of a group give different roots: {given}",
         )
     if not all(0 <= root < len(gathered) for root in given[0]):
         raise ExecutionError(
+            codes.BROADCAST_ROOT,
             f"{describe_instruction(instruction)}: roots are positions in a group of {len(gathered)} members, given "
-            f"{list(given[0])}"
+            f"{list(given[0])}",
         )
     return list(given[0])
 
@@ -236,7 +242,8 @@ def ragged_all_to_all(context: Context, instruction: Instruction, values: Sequen
     numbers = PrimitiveType.from_dtype(starts.dtype)
     if not numbers.is_integral:
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: offsets and sizes must be integers, given {numbers}"
+            codes.INTEGER_OFFSETS,
+            f"{describe_instruction(instruction)}: offsets and sizes must be integers, given {numbers}",
         )
     gathered, position = _gather(context, instruction, values)
     starts, sizes, targets = (
@@ -276,7 +283,8 @@ def _check_pairs(instruction: Instruction, count: int) -> None:
     for pair in instruction.attributes_as(CollectivePermuteAttributes).source_target_pairs:
         if max(pair) >= count:
             raise ExecutionError(
-                f"{describe_instruction(instruction)}: pair {pair} names an id beyond the {count} members"
+                codes.PAIR_MEMBERS,
+                f"{describe_instruction(instruction)}: pair {pair} names an id beyond the {count} members",
             )
 
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array as Array
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.base.value import TOKEN as TOKEN
@@ -174,7 +175,9 @@ def _dynamic_rule(instruction: Instruction) -> InterpreterRule:
         try:
             value = rule(context, instruction, values)
         except ShapeError as error:
-            raise ExecutionError(f"{instruction.name}, with the sizes at run time: {error}") from error
+            raise ExecutionError(
+                error.code, f"{instruction.name}, with the sizes at run time: {error.message}"
+            ) from error
         return conform_to_shape(value, instruction.shape)
 
     return evaluate
@@ -191,7 +194,7 @@ def evaluate_computation(context: Context, computation: Computation, arguments: 
         values[slot] = conform_to_shape(arguments[number], plan.bounds[number]) if plan.bounds else arguments[number]
     observer, replace_value = context.observer, context.replace_value
     if context.canceled.is_set():
-        raise ExecutionError(f"execution canceled in {computation.name}")
+        raise ExecutionError(codes.CANCELED, f"execution canceled in {computation.name}")
     with np.errstate(all="ignore"):
         for step in plan.steps:
             operands = [values[i] for i in step.operands]
@@ -212,5 +215,6 @@ def _apply_rule(step: EvaluationStep, context: Context, operands: Sequence[Value
     except MemoryError as error:
         where = f"{instruction.name} ({instruction.op.name})"
         raise ExecutionError(
-            f"{where}: out of memory for a value of shape {instruction.shape.to_text(layout=False)}"
+            codes.OUT_OF_MEMORY,
+            f"{where}: out of memory for a value of shape {instruction.shape.to_text(layout=False)}",
         ) from error

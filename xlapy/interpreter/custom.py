@@ -15,6 +15,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.base.value import actual_array, pad_value_to_bounds
@@ -75,7 +76,8 @@ def custom_call_rule(instruction: Instruction, platform: str = "interpreter") ->
     if target is None:
         if name not in _BUILT_IN:
             raise UnsupportedError(
-                f"{describe_instruction(instruction)}: {unknown_target_message(name, tuple(_BUILT_IN), platform)}"
+                codes.TARGET_REGISTERED,
+                f"{describe_instruction(instruction)}: {unknown_target_message(name, tuple(_BUILT_IN), platform)}",
             )
         check, rule = _BUILT_IN[name]
         check(instruction)
@@ -83,9 +85,10 @@ def custom_call_rule(instruction: Instruction, platform: str = "interpreter") ->
     _check_version(instruction, target)
     if is_dynamic(instruction):
         raise UnsupportedError(
+            codes.TARGET_DYNAMIC,
             f"{describe_instruction(instruction)}: target {name!r} does not accept dynamic dimensions; read their "
             f"sizes with "
-            f"get-dimension-size and pass static arrays"
+            f"get-dimension-size and pass static arrays",
         )
     if isinstance(target, PythonTarget):
         return partial(_python, target)
@@ -117,9 +120,10 @@ def _check_version(instruction: Instruction, target: Target) -> None:
     if target.api_version not in (None, called):
         assert target.api_version is not None
         raise UnsupportedError(
+            codes.TARGET_VERSION,
             f"{describe_instruction(instruction)}: the call has {called.value}, its target "
             f"{instruction.custom_call_target!r} is "
-            f"registered for {target.api_version.value}"
+            f"registered for {target.api_version.value}",
         )
 
 
@@ -171,7 +175,7 @@ class PreparedPythonCall:
         try:
             return self._function(*operands, **info)
         except Exception as error:
-            raise ExecutionError(f"{self.where} raised {type(error).__name__}: {error}") from error
+            raise ExecutionError(codes.TARGET_RAISED, f"{self.where} raised {type(error).__name__}: {error}") from error
 
 
 def _python(target: PythonTarget, context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
@@ -228,7 +232,8 @@ def value_from_target(value: Any, shape: Shape, where: str) -> Value:
         parts = () if value is None else value
         if not isinstance(parts, list | tuple) or len(parts) != len(shape.tuple_shapes):
             raise ExecutionError(
-                f"{where} {_described(value)}, but the declared shape is the tuple {shape.to_text(layout=False)}"
+                codes.TARGET_RESULT,
+                f"{where} {_described(value)}, but the declared shape is the tuple {shape.to_text(layout=False)}",
             )
         pairs = zip(parts, shape.tuple_shapes, strict=True)
         return tuple(
@@ -239,12 +244,15 @@ def value_from_target(value: Any, shape: Shape, where: str) -> Value:
     try:
         array = np.array(value, order="C")
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ExecutionError(f"{where} {_described(value)}, which is not an array: {error}") from error
+        raise ExecutionError(
+            codes.TARGET_RESULT, f"{where} {_described(value)}, which is not an array: {error}"
+        ) from error
     if array.shape != shape.dimensions or array.dtype != shape.dtype:
         given = f"{array.dtype}[{','.join(map(str, array.shape))}]"
         hint = f"; convert it with .astype({shape.dtype.name!r})" if array.shape == shape.dimensions else ""
         raise ExecutionError(
-            f"{where} {given}, but the declared shape is {shape.to_text(layout=False)} ({shape.dtype.name}){hint}"
+            codes.TARGET_RESULT,
+            f"{where} {given}, but the declared shape is {shape.to_text(layout=False)} ({shape.dtype.name}){hint}",
         )
     return array
 
@@ -278,9 +286,10 @@ def _check_identity(instruction: Instruction) -> None:
     if returned_operands(instruction) is None:
         given = ", ".join(shape.to_text(layout=False) for shape in shapes)
         raise UnsupportedError(
+            codes.PARTITIONED_ANNOTATION,
             f"{describe_instruction(instruction)}: {instruction.custom_call_target} of ({given}) to "
             f"{instruction.shape.to_text(layout=False)} "
-            f"needs a partitioned program; with one partition both shapes are equal"
+            f"needs a partitioned program; with one partition both shapes are equal",
         )
 
 
@@ -296,10 +305,11 @@ def _check_top_k(instruction: Instruction) -> None:
         return
     given = ", ".join(operand.to_text(layout=False) for operand in operands)
     raise UnsupportedError(
+        codes.BUILTIN_SIGNATURE,
         f"{describe_instruction(instruction)}: TopK takes t[..., n] and returns (t[..., k], s32[..., k]) with k at "
         f"most "
         f"n, "
-        f"given ({given}) and {shape.to_text(layout=False)}"
+        f"given ({given}) and {shape.to_text(layout=False)}",
     )
 
 

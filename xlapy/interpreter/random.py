@@ -17,6 +17,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import U8, U16, U32, U64, PrimitiveType
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.rounding import round_to
 from xlapy.base.shape import Shape
@@ -144,14 +145,16 @@ def _check_bits(instruction: Instruction) -> None:
     where = f"{instruction.name} (rng-bit-generator)"
     if element_type.is_complex or not (element_type.is_floating or element_type.is_integral):
         raise UnsupportedError(
-            f"{where} returns integers or floating-point numbers, declared {bits_shape.to_text(layout=False)}"
+            codes.RANDOM_BITS_TYPE,
+            f"{where} returns integers or floating-point numbers, declared {bits_shape.to_text(layout=False)}",
         )
     algorithm, given = instruction.attributes_as(RngBitGeneratorAttributes).algorithm, instruction.operands[0].shape
     words = (2,) if algorithm is RandomAlgorithm.THREE_FRY else (2, 3)
     if given.element_type is not U64 or given.rank != 1 or given.dimensions[0] not in words:
         allowed = " or ".join(f"u64[{count}]" for count in words)
         raise UnsupportedError(
-            f"{where} with {algorithm.value} takes a state of {allowed}, given {given.to_text(layout=False)}"
+            codes.RANDOM_STATE,
+            f"{where} with {algorithm.value} takes a state of {allowed}, given {given.to_text(layout=False)}",
         )
 
 
@@ -188,8 +191,9 @@ def _check_rounded(instruction: Instruction) -> None:
     target = instruction.shape.element_type
     if not (target.is_integral and target.is_signed):
         raise UnsupportedError(
+            codes.STOCHASTIC_TYPE,
             f"{instruction.name} (stochastic-convert) converts to signed "
-            f"integers, declared {instruction.shape.to_text(layout=False)}"
+            f"integers, declared {instruction.shape.to_text(layout=False)}",
         )
 
 

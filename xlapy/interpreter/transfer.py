@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -110,8 +111,9 @@ def source_target_pairs(instruction: Instruction) -> Pairs | None:
     pairs = parse_pairs(text)
     if pairs is None:
         raise ExecutionError(
+            codes.PAIR_LIST,
             f"{describe_instruction(instruction)}: {SOURCE_TARGET_PAIRS} must be pairs such as {{{{0,1}},{{1,0}}}}, "
-            f"given {text}"
+            f"given {text}",
         )
     return pairs
 
@@ -146,8 +148,9 @@ def find_partners(instruction: Instruction, pairs: Pairs, devices: Sequence[int]
     others = [other for own, other in pairs if own == position]
     if any(other >= len(devices) for other in others):
         raise ExecutionError(
+            codes.PAIR_MEMBERS,
             f"{describe_instruction(instruction)}: {SOURCE_TARGET_PAIRS} name id {max(others)}, but there are "
-            f"{len(devices)} {transfer_group_mode(instruction).value.removeprefix('cross_')}s"
+            f"{len(devices)} {transfer_group_mode(instruction).value.removeprefix('cross_')}s",
         )
     return [devices[other] for other in others]
 

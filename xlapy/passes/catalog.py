@@ -13,6 +13,7 @@ from inspect import getdoc
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes.control_flow.hoist_loop_invariants import HoistLoopInvariants
 from xlapy.passes.control_flow.inline_calls import InlineCalls
@@ -90,15 +91,20 @@ def register_pass(kind: _Kind) -> _Kind:
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not callable(getattr(kind, "run", None)) or not is_dataclass(kind):
         raise InvalidArgumentError(
-            f"{kind.__name__} is not a pass: a pass is a dataclass with a name, a string, and a method run(module)"
+            codes.PASS_CLASS,
+            f"{kind.__name__} is not a pass: a pass is a dataclass with a name, a string, and a method run(module)",
         )
     if any(f.default is MISSING and f.default_factory is MISSING for f in fields(kind)):
-        raise InvalidArgumentError(f"pass {name}: every option needs a default")
+        raise InvalidArgumentError(codes.PASS_CLASS, f"pass {name}: every option needs a default")
     if canonical_pass_name(name) != name or not re.fullmatch(r"[A-Za-z][\w\-]*", name):
-        raise InvalidArgumentError(f"{name!r} is not the name of a pass: those are words joined by hyphens, no alias")
+        raise InvalidArgumentError(
+            codes.REGISTERED_NAME, f"{name!r} is not the name of a pass: those are words joined by hyphens, no alias"
+        )
     known = _known.get(name)
     if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
-        raise InvalidArgumentError(f"there is a pass {name!r} already: {known.__module__}.{known.__qualname__}")
+        raise InvalidArgumentError(
+            codes.REGISTERED_NAME, f"there is a pass {name!r} already: {known.__module__}.{known.__qualname__}"
+        )
     _known[name] = kind
     return kind
 
@@ -132,14 +138,16 @@ def _make(text: PassText) -> Pass:
     kind = CATALOG.get(name)
     if kind is None:
         known = sorted({*CATALOG, *ALIASES})
-        raise InvalidArgumentError(f"there is no pass {text.name!r}{near(name, known)}; --list-passes shows all")
+        raise InvalidArgumentError(
+            codes.PASS_NAME, f"there is no pass {text.name!r}{near(name, known)}; --list-passes shows all"
+        )
     found: Any = make_pass(kind, text.options)
     if kind is not Fixpoint:
         if text.inner is not None:
-            raise InvalidArgumentError(f"pass {name} takes no other passes; only fixpoint(...) does")
+            raise InvalidArgumentError(codes.PASS_LIST, f"pass {name} takes no other passes; only fixpoint(...) does")
         return found
     if text.inner is None:
-        raise InvalidArgumentError("fixpoint needs the passes to repeat: fixpoint(a,b)")
+        raise InvalidArgumentError(codes.PASS_LIST, "fixpoint needs the passes to repeat: fixpoint(a,b)")
     return Fixpoint(limit=found.limit, passes=tuple(_make(part) for part in text.inner))
 
 

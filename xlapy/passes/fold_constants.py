@@ -16,6 +16,7 @@ from xlapy.analysis.constants import CHEAP_TO_RECOMPUTE_OPS, depends_only_on_ope
 from xlapy.analysis.cost import element_count
 from xlapy.analysis.cost.evaluation import estimated_work
 from xlapy.analysis.effects import Effects
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -59,7 +60,9 @@ class FoldConstants:
         for option in ("elements", "work"):
             if getattr(self, option) < 0:
                 value = getattr(self, option)
-                raise InvalidArgumentError(f"option {option} of pass {self.name} must be at least 0, not {value}")
+                raise InvalidArgumentError(
+                    codes.PASS_OPTION_VALUE, f"option {option} of pass {self.name} must be at least 0, not {value}"
+                )
 
     def run(self, module: Module) -> bool:
         folder = _Folder(module, self.elements, self.work)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Protocol, get_type_hints
 
 from xlapy.base.cursor import Cursor
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 
@@ -55,7 +56,9 @@ def make_pass(kind: type[Any], options: Mapping[str, str]) -> Any:
     for option, text in options.items():
         if option not in readable:
             known = f"it has {', '.join(readable)}" if readable else "it has none"
-            raise InvalidArgumentError(f"pass {kind.name} has no option {option!r}{near(option, readable)}; {known}")
+            raise InvalidArgumentError(
+                codes.PASS_OPTION, f"pass {kind.name} has no option {option!r}{near(option, readable)}; {known}"
+            )
         values[option] = _read_value(f"option {option} of pass {kind.name}", text, readable[option])
     return kind(**values)
 
@@ -119,7 +122,7 @@ def _read_value(what: str, text: str, kind: Any) -> Any:
     expected, read = _READERS[kind]
     value = read(text)
     if value is None:
-        raise InvalidArgumentError(f"{what} takes {expected}, not {text!r}")
+        raise InvalidArgumentError(codes.PASS_OPTION_VALUE, f"{what} takes {expected}, not {text!r}")
     return value
 
 
@@ -158,7 +161,7 @@ class _PassListCursor(Cursor):
     def passes(self, depth: int) -> tuple[PassText, ...]:
         """Reads passes separated by commas."""
         if depth > _MAX_NESTING_DEPTH:
-            raise InvalidArgumentError(f"groups of passes nest deeper than {_MAX_NESTING_DEPTH}")
+            raise InvalidArgumentError(codes.PASS_LIST, f"groups of passes nest deeper than {_MAX_NESTING_DEPTH}")
         passes = [self.one(depth)]
         while self.accept(","):
             passes.append(self.one(depth))
@@ -187,7 +190,7 @@ class _PassListCursor(Cursor):
             if match is None:
                 self.fail_expecting("option=value and a comma or }")
             if match[1] in options:
-                raise InvalidArgumentError(f"option {match[1]} is given twice in {self.text!r}")
+                raise InvalidArgumentError(codes.PASS_LIST, f"option {match[1]} is given twice in {self.text!r}")
             options[match[1]] = match[2]
         return options
 
@@ -196,5 +199,5 @@ class _PassListCursor(Cursor):
         rest = self.text[self.skip() :]
         found = f"{rest[:30]!r}" if rest else "the end"
         raise InvalidArgumentError(
-            f"passes {self.text!r}: expected {expected} at character {self.position}, found {found}"
+            codes.PASS_LIST, f"passes {self.text!r}: expected {expected} at character {self.position}, found {found}"
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import InvalidArgumentError, PassError, XlaError
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
@@ -30,7 +31,9 @@ class Fixpoint:
 
     def __post_init__(self) -> None:
         if self.limit < 1:
-            raise InvalidArgumentError(f"option limit of pass {self.name} must be at least 1, not {self.limit}")
+            raise InvalidArgumentError(
+                codes.PASS_OPTION_VALUE, f"option limit of pass {self.name} must be at least 1, not {self.limit}"
+            )
 
     def run(self, module: Module) -> bool:
         return Pipeline([self]).run(module)
@@ -107,7 +110,9 @@ class Pipeline:
                     return changed
         if self.check_changes:
             names = ", ".join(pass_.name for pass_ in group.passes)
-            raise PassError(f"the passes {names} still change {module.name} after {group.limit} iterations")
+            raise PassError(
+                codes.PASSES_END, f"the passes {names} still change {module.name} after {group.limit} iterations"
+            )
         return True
 
     def _run_one(self, pass_: Pass, module: Module) -> bool:
@@ -144,8 +149,14 @@ def _check_reported_change(pass_: Pass, module: Module, changed: bool, before: s
     if changed == (after != before):
         return
     if changed:
-        raise PassError(f"pass {pass_.name} reports a change of {module.name}, but its text is the same as before")
-    raise PassError(f"pass {pass_.name} reports no change of {module.name}, but {_first_difference(before, after)}")
+        raise PassError(
+            codes.REPORTED_CHANGE,
+            f"pass {pass_.name} reports a change of {module.name}, but its text is the same as before",
+        )
+    raise PassError(
+        codes.REPORTED_CHANGE,
+        f"pass {pass_.name} reports no change of {module.name}, but {_first_difference(before, after)}",
+    )
 
 
 def _first_difference(before: str, after: str) -> str:
@@ -159,4 +170,4 @@ def _check_validity(pass_: Pass, module: Module) -> None:
     try:
         verify(module)
     except XlaError as error:
-        raise PassError(f"pass {pass_.name} left {module.name} invalid: {error}") from error
+        raise PassError(codes.VALID_RESULT, f"pass {pass_.name} left {module.name} invalid: {error.message}") from error

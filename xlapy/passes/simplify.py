@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import PassError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -69,7 +70,10 @@ def simplify_computation(
                 pending.add(made)
                 break
         if left < 0:
-            raise PassError(f"rewriting of {computation.name} does not end; the last rewrite was of {instruction.name}")
+            raise PassError(
+                codes.PASSES_END,
+                f"rewriting of {computation.name} does not end; the last rewrite was of {instruction.name}",
+            )
     return changed
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, participants
@@ -137,11 +138,14 @@ def _fold(
     results = [np.array(array) for array in rows[0]]
     if len({array.shape for array in results}) > 1:
         raise ExecutionError(
+            codes.REDUCED_SIZES,
             f"{describe_instruction(instruction)}: a reducer of all operands at once takes equal sizes, given "
-            f"{', '.join(str(list(array.shape)) for array in results)}"
+            f"{', '.join(str(list(array.shape)) for array in results)}",
         )
     if any(type_of(array).is_complex and not t.is_complex for array, t in zip(results, types, strict=False)):
-        raise ExecutionError(f"{describe_instruction(instruction)}: the reducer loses imaginary parts")
+        raise ExecutionError(
+            codes.REDUCED_TYPE, f"{describe_instruction(instruction)}: the reducer loses imaginary parts"
+        )
     for index in indices(results[0].shape):
         total = [array[index] for array in results]
         for row in rows[1:]:
@@ -170,7 +174,10 @@ def split_roots(instruction: Instruction, members: Members) -> tuple[list[int], 
         return [0] * len(members[0]), members
     given = [[number(root) for root in operands[-1]] for operands in members]
     if any(roots != given[0] or not all(0 <= root < len(members) for root in roots) for roots in given):
-        raise ExecutionError(f"{describe_instruction(instruction)}: members give different or unknown roots: {given}")
+        raise ExecutionError(
+            codes.BROADCAST_ROOT,
+            f"{describe_instruction(instruction)}: members give different or unknown roots: {given}",
+        )
     return given[0], [operands[:-1] for operands in members]
 
 
@@ -204,7 +211,9 @@ def ragged_all_to_all(instruction: Instruction, members: Members) -> list[Value]
     """
     results = [np.array(operands[1]) for operands in members]
     if not type_of(members[0][2]).is_integral:
-        raise ExecutionError(f"{describe_instruction(instruction)}: offsets and sizes must be integers")
+        raise ExecutionError(
+            codes.INTEGER_OFFSETS, f"{describe_instruction(instruction)}: offsets and sizes must be integers"
+        )
     for s, (source, _, starts, sizes, targets, _) in enumerate(members):
         for m, result in enumerate(results):
             expected = members[m][5]
@@ -212,8 +221,9 @@ def ragged_all_to_all(instruction: Instruction, members: Members) -> list[Value]
                 start, size, target = (number(array[(m, *k)]) for array in (starts, sizes, targets))
                 if size != number(expected[(s, *k)]):
                     raise ExecutionError(
+                        codes.RECEIVED_SIZES,
                         f"{describe_instruction(instruction)}: member {m} expects {number(expected[(s, *k)])} rows of "
-                        f"member {s}, which sends {size}"
+                        f"member {s}, which sends {size}",
                     )
                 _check_rows(instruction, source, start, size)
                 _check_rows(instruction, result, target, size)
@@ -226,7 +236,8 @@ def ragged_all_to_all(instruction: Instruction, members: Members) -> list[Value]
 def _check_rows(instruction: Instruction, array: Array, start: int, size: int) -> None:
     if start < 0 or size < 0 or start + size > len(array):
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: {size} rows from row {start} on are not within {len(array)} rows"
+            codes.SLICE_BOUNDS,
+            f"{describe_instruction(instruction)}: {size} rows from row {start} on are not within {len(array)} rows",
         )
 
 
@@ -236,7 +247,9 @@ def collective_permute(instruction: Instruction, members: Members) -> list[Value
     attributes = instruction.attributes_as(CollectivePermuteAttributes)
     for pair in attributes.source_target_pairs:
         if max(pair) >= len(members):
-            raise ExecutionError(f"{describe_instruction(instruction)}: {pair} names none of {len(members)} members")
+            raise ExecutionError(
+                codes.PAIR_MEMBERS, f"{describe_instruction(instruction)}: {pair} names none of {len(members)} members"
+            )
     if attributes.slice_sizes:
         return permute_slices(instruction, members)
     sources = {target: source for source, target in attributes.source_target_pairs}
@@ -280,8 +293,9 @@ def slice_offsets(buffers: Value, offsets: Value) -> list[list[Index]]:
 def _inside(instruction: Instruction, array: Array, start: Index, sizes: Sequence[int], offset: Index) -> Index:
     if any(i < 0 or i + size > whole for i, size, whole in zip(start, sizes, array.shape, strict=True)):
         raise ExecutionError(
+            codes.SLICE_BOUNDS,
             f"{describe_instruction(instruction)}: a slice of sizes {list(sizes)} at {list(start)} is not within the "
-            f"sizes {list(array.shape)}"
+            f"sizes {list(array.shape)}",
         )
     return plus(start, offset)
 

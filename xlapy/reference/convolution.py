@@ -9,6 +9,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.value import Value
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -119,12 +120,13 @@ def dense_kernel(instruction: Instruction, kernel: Value) -> Array:
         position = number(positions[index])
         if not 0 <= position < size:
             raise ExecutionError(
+                codes.SPARSE_POSITION,
                 f"{describe_instruction(instruction)}: an element of the kernel has the position {position} in a block "
-                f"of {size}"
+                f"of {size}",
             )
         dense[with_values(index, [d], [(block * size + position) * stride + within])] = elements[index]
     return np.asarray(dense)
 
 
 def _refuse(instruction: Instruction, what: str) -> NoReturn:
-    raise UnsupportedError(f"{describe_instruction(instruction)}: a kernel {what}")
+    raise UnsupportedError(codes.SPARSE_KERNEL, f"{describe_instruction(instruction)}: a kernel {what}")

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.value import TOKEN as TOKEN
 from xlapy.base.value import Value as Value
@@ -94,7 +95,10 @@ def definition_of(op: OpDef) -> Definition:
 
 def _refuse_targets(device: Device, instruction: Instruction, operands: Sequence[Value]) -> Value:
     target = instruction.custom_call_target
-    raise UnsupportedError(f"{describe_instruction(instruction)}: {target!r} is not registered; run it with a Client")
+    raise UnsupportedError(
+        codes.TARGET_REGISTERED,
+        f"{describe_instruction(instruction)}: {target!r} is not registered; run it with a Client",
+    )
 
 
 @dataclass(slots=True)
@@ -129,7 +133,7 @@ def evaluate_computation(
     Raises `ExecutionError` if the run was canceled, and `UnsupportedError` for an op without a definition.
     """
     if device.canceled.is_set():
-        raise ExecutionError(f"execution canceled in {computation.name}")
+        raise ExecutionError(codes.CANCELED, f"execution canceled in {computation.name}")
     values: dict[Instruction, Value] = {}
     for instruction in post_order(computation):
         if is_parameter(instruction):
@@ -216,4 +220,6 @@ def _apply_to_group(
         return results[group.index(device.number)]
     if instruction.op in ZEROS_OUTSIDE:
         return ZEROS_OUTSIDE[instruction.op](instruction, operands)
-    raise ExecutionError(f"{describe_instruction(instruction)}: device {device.number} is in none of its groups")
+    raise ExecutionError(
+        codes.GROUP_MEMBER, f"{describe_instruction(instruction)}: device {device.number} is in none of its groups"
+    )

@@ -17,6 +17,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import U64, Array, PrimitiveType
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.base.value import Value
@@ -54,10 +55,13 @@ def _check(instruction: Instruction, shape: Shape, state: Array) -> None:
     algorithm = instruction.attributes_as(RngBitGeneratorAttributes).algorithm
     sizes = (2,) if algorithm is RandomAlgorithm.THREE_FRY else (2, 3)
     if type_of(state) is not U64 or state.ndim != 1 or state.size not in sizes:
-        raise UnsupportedError(f"{describe_instruction(instruction)} takes a state of u64, of {sizes} elements")
+        raise UnsupportedError(
+            codes.RANDOM_STATE, f"{describe_instruction(instruction)} takes a state of u64, of {sizes} elements"
+        )
     if not (shape.element_type.is_floating or shape.element_type.is_integral):
         raise UnsupportedError(
-            f"{describe_instruction(instruction)} returns integers or floating-point numbers, declared {shape}"
+            codes.RANDOM_BITS_TYPE,
+            f"{describe_instruction(instruction)} returns integers or floating-point numbers, declared {shape}",
         )
 
 

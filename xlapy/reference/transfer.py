@@ -14,6 +14,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode, participants
@@ -95,7 +96,9 @@ def pairs_of(instruction: Instruction) -> Sequence[tuple[int, int]] | None:
     plain = re.sub(r'[\s"]', "", text)
     pairs = _PAIR.findall(plain)
     if plain != "{" + ",".join(f"{{{source},{target}}}" for source, target in pairs) + "}":
-        raise ExecutionError(f"{describe_instruction(instruction)}: {_PAIRS} must be pairs, given {text}")
+        raise ExecutionError(
+            codes.PAIR_LIST, f"{describe_instruction(instruction)}: {_PAIRS} must be pairs, given {text}"
+        )
     return [(int(source), int(target)) for source, target in pairs]
 
 
@@ -108,7 +111,9 @@ def partners(device: Device, instruction: Instruction, pairs: Sequence[tuple[int
     devices = participants(ALL_REPLICAS, mode, *counts, device.number)
     others = [second for first, second in pairs if first == devices.index(device.number)]
     if any(other >= len(devices) for other in others):
-        raise ExecutionError(f"{describe_instruction(instruction)}: {_PAIRS} name id {max(others)} of {len(devices)}")
+        raise ExecutionError(
+            codes.PAIR_MEMBERS, f"{describe_instruction(instruction)}: {_PAIRS} name id {max(others)} of {len(devices)}"
+        )
     return [devices[other] for other in others]
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from xlapy.base.error_codes import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding
@@ -210,8 +211,9 @@ def _mesh_tilings_and_partial_sums(named: NamedSharding, devices: int) -> tuple[
         axes = tuple(map(AxisRef, range(len(mesh.axis_names))))
     if axes and named.reduction != "sum":
         raise UnsupportedError(
+            codes.UNREDUCED_SUMS,
             f"sharding {{{named.to_text()}}}: devices hold values whose {named.reduction} is still to be computed; "
-            f"only sums may be left unreduced"
+            f"only sums may be left unreduced",
         )
     tilings = tuple([tiling_along(dimension.axes) for dimension in named.dimensions])
     return tilings, combined_tiling([tiling_along(axes)])

@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from xlapy import opcodes
 from xlapy.analysis.effects import calls_collectives
+from xlapy.base.error_codes import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -198,7 +199,8 @@ class _ComputationPartitioner:
         self.write.source = instruction
         if instruction.op in _UNSUPPORTED_OPS:
             raise UnsupportedError(
-                f"{instruction.name}: {instruction.op.name} is not supported in programs for several devices"
+                codes.PARTITIONED_OPERATION,
+                f"{instruction.name}: {instruction.op.name} is not supported in programs for several devices",
             )
         target = instruction.custom_call_target if instruction.op is opcodes.CUSTOM_CALL else ""
         if instruction.op is opcodes.TUPLE:

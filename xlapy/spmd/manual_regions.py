@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from xlapy import opcodes
+from xlapy.base.error_codes import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
@@ -84,9 +85,10 @@ def boundary_shardings(instruction: Instruction, devices: int) -> tuple[ArraySha
         outside, inside = array_sharding_of(manual_only, full.shape, devices), replicated(shard.shape)
     if not _have_equal_local_shapes(full.shape, outside, shard.shape, inside):
         raise UnsupportedError(
+            codes.MANUAL_REGION_SHAPE,
             f"{instruction.name} ({instruction.custom_call_target}): each device holds "
             f"{local_shape(full.shape, outside).to_text(layout=False)}, the manual region declares "
-            f"{shard.shape.to_text(layout=False)}"
+            f"{shard.shape.to_text(layout=False)}",
         )
     return outside, inside
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
@@ -37,7 +38,7 @@ def evaluate_batch(context: Context, computation: Computation, arguments: Sequen
     The result is batched if it depends on a batched argument. Raises `ExecutionError` if the run was canceled.
     """
     if context.canceled.is_set():
-        raise ExecutionError(f"execution canceled in {computation.name}")
+        raise ExecutionError(codes.CANCELED, f"execution canceled in {computation.name}")
     plan = context.plan(computation)
     values: list[Value] = [None] * plan.slots
     for number, slot in plan.parameters:

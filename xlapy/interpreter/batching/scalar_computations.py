@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.literal import MAX_RANK
 from xlapy.base.shape import Shape
@@ -55,7 +56,7 @@ def apply_reducer(
 def _evaluate_broadcasting(context: Context, computation: Computation, arguments: Sequence[Value]) -> Value:
     """Evaluates a computation with arrays in place of scalars; the rules of its ops broadcast them."""
     if context.canceled.is_set():
-        raise ExecutionError(f"execution canceled in {computation.name}")
+        raise ExecutionError(codes.CANCELED, f"execution canceled in {computation.name}")
     plan = context.plan(computation)
     values: list[Value] = [None] * plan.slots
     for number, slot in plan.parameters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 
@@ -13,6 +14,7 @@ def require_signature(instruction: Instruction, matches: bool, signature: str) -
     given = ", ".join(shape.to_text(layout=False) for shape in instruction.operand_shapes)
     target = instruction.custom_call_target
     raise UnsupportedError(
+        codes.BUILTIN_SIGNATURE,
         f"{describe_instruction(instruction)}: {target} takes {signature}, given ({given}) and "
-        f"{instruction.shape.to_text(layout=False)}"
+        f"{instruction.shape.to_text(layout=False)}",
     )

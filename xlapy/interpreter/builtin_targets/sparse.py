@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy.base.element_types import C64, C128, F32, F64, S32, S64
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import Context, Value
@@ -30,9 +31,10 @@ def check_csr_product(instruction: Instruction) -> None:
         return
     given = ", ".join(shape.to_text(layout=False) for shape in instruction.operand_shapes)
     raise UnsupportedError(
+        codes.BUILTIN_SIGNATURE,
         f"{describe_instruction(instruction)}: {CSR_TARGET} takes a[e], i[m+1], i[e] and a[k] or a[k,n] with i of s32 "
         f"or s64, and "
-        f"returns a[m] or a[m,n]; given ({given}) and {instruction.shape.to_text(layout=False)}"
+        f"returns a[m] or a[m,n]; given ({given}) and {instruction.shape.to_text(layout=False)}",
     )
 
 
@@ -58,15 +60,18 @@ def call_csr_product(_: Context, instruction: Instruction, values: Sequence[Valu
     counts = np.diff(starts)
     if (counts < 0).any() or starts[0] < 0 or starts[-1] > len(elements):
         raise ExecutionError(
+            codes.SPARSE_INDICES,
             f"{describe_instruction(instruction)}: the row offsets {starts} are not ascending or exceed "
-            f"{len(elements)} elements"
+            f"{len(elements)} elements",
         )
     used = slice(int(starts[0]), int(starts[-1]))
     outside = (columns[used] < 0) | (columns[used] >= len(dense))
     if outside.any():
         column = columns[used][outside][0]
         raise ExecutionError(
-            f"{describe_instruction(instruction)}: an element is in column {column}, but there are {len(dense)} columns"
+            codes.SPARSE_INDICES,
+            f"{describe_instruction(instruction)}: an element is in column {column}, but there are "
+            f"{len(dense)} columns",
         )
     terms = elements[used].reshape(-1, *[1] * (dense.ndim - 1)) * dense[columns[used]]
     result = np.zeros(instruction.shape.dimensions, elements.dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
@@ -24,9 +25,10 @@ def convolution(context: Context, instruction: Instruction, values: Sequence[Val
     for dimension in attrs.dim_labels.kernel_spatial_dimensions:
         if kernel.dynamic_dimensions[dimension]:
             raise UnsupportedError(
+                codes.DYNAMIC_KERNEL,
                 f"{instruction.name} (convolution): spatial dimension "
                 f"{dimension} of the kernel {kernel.to_text(layout=False)} is "
-                f"dynamic; a smaller kernel would have more positions than the bound of the result"
+                f"dynamic; a smaller kernel would have more positions than the bound of the result",
             )
     return apply_at_actual_sizes(
         context, instruction, crop_paired_features(values, attrs.dim_labels, attrs.feature_group_count)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.base.value import DynamicArray, actual_array, crop, pad_value_to_bounds, sizes_of
@@ -76,8 +77,9 @@ def check_size(instruction: Instruction, size: int, dimension: int, bounds: Shap
     if 0 <= size <= bound:
         return size
     raise ExecutionError(
+        codes.DYNAMIC_SIZE,
         f"{instruction.name} ({instruction.op.name}): size {size} of dimension {dimension} is not between 0 and "
-        f"the bound {bound} ({bounds.to_text(layout=False)})"
+        f"the bound {bound} ({bounds.to_text(layout=False)})",
     )
 
 

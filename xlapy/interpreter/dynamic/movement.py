@@ -14,6 +14,7 @@ from math import prod
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.base.value import DynamicArray, actual_array, array_of_bounds, pad_to_bounds, sizes_of
@@ -205,9 +206,10 @@ def _reshaped_sizes(instruction: Instruction, operand: Value) -> list[int] | Non
         dynamic_dims = [d for d in result_dims if d in dynamic]
         if len(dynamic_dims) > 1:
             raise UnsupportedError(
+                codes.RESHAPED_SIZES,
                 f"{instruction.name} (reshape): {instruction.operands[0].shape.to_text(layout=False)} "
                 f"to {shape.to_text(layout=False)} does not determine "
-                f"the sizes of the dimensions {dynamic_dims}; use dynamic-reshape"
+                f"the sizes of the dimensions {dynamic_dims}; use dynamic-reshape",
             )
         if dynamic_dims:
             sizes[dynamic_dims[0]] = _size_of_dimension(
@@ -237,8 +239,9 @@ def dynamic_reshape(context: Context, instruction: Instruction, values: Sequence
     elements = actual_array(operand).reshape(-1)
     if elements.size != prod(sizes):
         raise ExecutionError(
+            codes.RESHAPED_COUNT,
             f"{instruction.name} (dynamic-reshape): the operand has {elements.size} elements, the sizes {sizes} hold "
-            f"{prod(sizes)}"
+            f"{prod(sizes)}",
         )
     return pad_to_bounds(elements.reshape(sizes), shape.dimensions)
 
@@ -249,8 +252,9 @@ def bitcast(context: Context, instruction: Instruction, values: Sequence[Value])
     source, shape = instruction.operands[0].shape, instruction.shape
     if shape.is_dynamic and source.dimensions != shape.dimensions:
         raise UnsupportedError(
+            codes.RESHAPED_SIZES,
             f"{instruction.name} (bitcast): the sizes of {shape.to_text(layout=False)} "
-            f"do not follow from {source.to_text(layout=False)}"
+            f"do not follow from {source.to_text(layout=False)}",
         )
     result = apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])])
     return DynamicArray(result, sizes_of(values[0])) if shape.is_dynamic else result

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, VerificationError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -38,8 +39,9 @@ def check_slices(instruction: Instruction) -> None:
     sizes = instruction.attributes_as(CollectivePermuteAttributes).slice_sizes
     if len(counts) > 1 or len(sizes) != sum(counts) * len(buffers):
         raise VerificationError(
+            codes.SLICE_COUNT,
             f"{describe_instruction(instruction)}: {len(sizes)} slice_sizes are not one for each slice; the offsets "
-            f"into each of {len(buffers)} buffers describe {' or '.join(map(str, counts))}"
+            f"into each of {len(buffers)} buffers describe {' or '.join(map(str, counts))}",
         )
     for number, size in enumerate(sizes):
         _check_slice(instruction, size, *buffers[number // counts[0]])
@@ -47,8 +49,9 @@ def check_slices(instruction: Instruction) -> None:
         for _, leaf in offset.leaves():
             if not leaf.is_scalar or not leaf.element_type.is_integral:
                 raise VerificationError(
+                    codes.INTEGER_OFFSETS,
                     f"{describe_instruction(instruction)}: an offset must "
-                    f"be an integer, given {leaf.to_text(layout=False)}"
+                    f"be an integer, given {leaf.to_text(layout=False)}",
                 )
 
 
@@ -59,9 +62,10 @@ def _check_slice(instruction: Instruction, sizes: Ints, source: Shape, target: S
     )
     if source.element_type is not target.element_type or not fits:
         raise VerificationError(
+            codes.SLICE_SIZES,
             f"{describe_instruction(instruction)}: a slice of sizes "
             f"{list(sizes)} of {source.to_text(layout=False)} does not fit in "
-            f"{target.to_text(layout=False)}"
+            f"{target.to_text(layout=False)}",
         )
 
 
@@ -130,7 +134,8 @@ def _slice_at(
     bounds = zip(begins, sizes, array.shape, strict=True)
     if any(begin < 0 or begin + size > whole for begin, size, whole in bounds):
         raise ExecutionError(
+            codes.SLICE_BOUNDS,
             f"{describe_instruction(instruction)}: a slice of sizes {list(sizes)} at {begins} is not within the {what} "
-            f"of sizes {list(array.shape)}"
+            f"of sizes {list(array.shape)}",
         )
     return tuple(slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=True))

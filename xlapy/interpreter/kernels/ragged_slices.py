@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy.base.element_types import Array
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 
 
@@ -29,8 +30,9 @@ def check_slices(
     for member, rows in enumerate(input_rows):
         if not np.array_equal(sizes[member], expected[member]):
             raise ExecutionError(
+                codes.RECEIVED_SIZES,
                 f"{where}: recv_sizes expect {expected[member].tolist()} rows of member {member} of the group, it "
-                f"sends {sizes[member].tolist()} (send_sizes)"
+                f"sends {sizes[member].tolist()} (send_sizes)",
             )
         numbers = (np.atleast_1d(each[member]).tolist() for each in (starts, sizes, targets))
         for start, size, target in zip(*numbers, strict=True):
@@ -40,4 +42,6 @@ def check_slices(
 
 def _require_rows(where: str, what: str, rows: int, start: int, size: int) -> None:
     if start < 0 or size < 0 or start + size > rows:
-        raise ExecutionError(f"{where}: {size} rows from row {start} on are not within the {rows} rows of {what}")
+        raise ExecutionError(
+            codes.SLICE_BOUNDS, f"{where}: {size} rows from row {start} on are not within the {rows} rows of {what}"
+        )

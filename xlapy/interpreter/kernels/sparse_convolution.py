@@ -16,6 +16,7 @@ from typing import NoReturn
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import Array, Value
@@ -44,9 +45,10 @@ def dense_kernel(instruction: Instruction, kernel: Value) -> Array:
     outside = offsets[(offsets < 0) | (offsets >= size)]
     if outside.size:
         raise ExecutionError(
+            codes.SPARSE_POSITION,
             f"{describe_instruction(instruction)}: an element of the kernel has the position {outside[0]} in a block "
             f"of "
-            f"{size}"
+            f"{size}",
         )
     groups, within = np.divmod(np.arange(len(moved)), sparsity.stride)
     starts = (groups * size * sparsity.stride + within).reshape(-1, *[1] * (moved.ndim - 1))
@@ -67,4 +69,4 @@ def _check(instruction: Instruction, sparsity: TensorSparsity, elements: Array, 
 
 
 def _refuse(instruction: Instruction, what: str) -> NoReturn:
-    raise UnsupportedError(f"{describe_instruction(instruction)}: a kernel {what}")
+    raise UnsupportedError(codes.SPARSE_KERNEL, f"{describe_instruction(instruction)}: a kernel {what}")

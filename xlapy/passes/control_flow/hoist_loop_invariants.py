@@ -13,6 +13,7 @@ from xlapy import opcodes
 from xlapy.analysis.cost import element_count
 from xlapy.analysis.effects import SPECULATABLE_FAMILIES, Effects
 from xlapy.analysis.loops import TupleLoop
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -62,7 +63,9 @@ class HoistLoopInvariants:
 
     def __post_init__(self) -> None:
         if self.elements < 0:
-            raise InvalidArgumentError(f"option elements of pass {self.name} is negative: {self.elements}")
+            raise InvalidArgumentError(
+                codes.PASS_OPTION_VALUE, f"option elements of pass {self.name} is negative: {self.elements}"
+            )
 
     def run(self, module: Module) -> bool:
         effects = Effects(module)

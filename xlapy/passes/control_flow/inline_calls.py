@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.inlining import inline_call
@@ -38,7 +39,9 @@ class InlineCalls:
     def __post_init__(self) -> None:
         for option in ("max_caller_size", "max_shared_size", "max_copied_size"):
             if getattr(self, option) < 0:
-                raise InvalidArgumentError(f"option {option} of pass {self.name} is negative: {getattr(self, option)}")
+                raise InvalidArgumentError(
+                    codes.PASS_OPTION_VALUE, f"option {option} of pass {self.name} is negative: {getattr(self, option)}"
+                )
 
     def run(self, module: Module) -> bool:
         """Inlines calls in callees before those in callers, because a decision depends on the size of the callee.

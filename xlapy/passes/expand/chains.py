@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
@@ -28,7 +29,9 @@ def chain_of(done: Instruction) -> list[Instruction]:
         chain.append(chain[-1].operands[0])
     for member in chain:
         if member.user_count != 1:
-            raise UnsupportedError(f"{member.name} ({member.op.name}) has users outside of the chain of {done.name}")
+            raise UnsupportedError(
+                codes.EXPANSION, f"{member.name} ({member.op.name}) has users outside of the chain of {done.name}"
+            )
     return chain[::-1]
 
 

@@ -9,6 +9,7 @@ import functools
 
 from xlapy import opcodes
 from xlapy.base.element_types import S64
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -38,11 +39,13 @@ def ragged_all_to_all(write: Writer, instruction: Instruction) -> Instruction:
     operands = instruction.operands
     for shape in (operand.shape for operand in operands):
         if shape.is_dynamic:
-            raise UnsupportedError(f"ragged-all-to-all of dynamic dimensions, given {shape.to_text(layout=False)}")
+            raise UnsupportedError(
+                codes.EXPANSION, f"ragged-all-to-all of dynamic dimensions, given {shape.to_text(layout=False)}"
+            )
     given, output, offsets = operands[:3]
     members, *several = offsets.shape.dimensions
     if not offsets.shape.element_type.is_integral:
-        raise UnsupportedError(f"ragged-all-to-all with offsets of {offsets.shape.element_type}")
+        raise UnsupportedError(codes.EXPANSION, f"ragged-all-to-all with offsets of {offsets.shape.element_type}")
     if not offsets.shape.size:
         return output
     count = offsets.shape.size

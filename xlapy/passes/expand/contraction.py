@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F32, F64, PRED, S32, S64, PrimitiveType
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -31,9 +32,11 @@ from xlapy.passes.rewrite import Writer
 def _require_static(instruction: Instruction) -> None:
     for shape in (instruction.shape, *(operand.shape for operand in instruction.operands)):
         if shape.is_dynamic:
-            raise UnsupportedError(f"{instruction.op.name} of dynamic dimensions, given {shape.to_text(layout=False)}")
+            raise UnsupportedError(
+                codes.EXPANSION, f"{instruction.op.name} of dynamic dimensions, given {shape.to_text(layout=False)}"
+            )
         if shape.element_type is F8E8M0FNU and instruction.op is opcodes.RAGGED_DOT:
-            raise UnsupportedError(f"{shape.element_type} has no 0 for elements outside a group")
+            raise UnsupportedError(codes.EXPANSION, f"{shape.element_type} has no 0 for elements outside a group")
 
 
 def _dot(write: Writer, lhs: Instruction, rhs: Instruction, attrs: DotAttributes, t: PrimitiveType) -> Instruction:
@@ -61,7 +64,7 @@ def _product_type(instruction: Instruction) -> PrimitiveType:
     if t.is_complex or (t.is_floating and t.bits >= F32.bits):
         return t
     if not all(each.is_floating and each.bits <= F32.bits for each in (*types, t)):
-        raise UnsupportedError(f"scaled-dot of {', '.join(map(str, types))} to {t}")
+        raise UnsupportedError(codes.EXPANSION, f"scaled-dot of {', '.join(map(str, types))} to {t}")
     return t if t in (F16, BF16) and all(each.bits <= t.bits for each in types) else F32
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import InvalidArgumentError, PassError, UnsupportedError, XlaError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -42,10 +43,14 @@ class Expand:
     def __post_init__(self) -> None:
         if self.platform not in PLATFORMS:
             known = ", ".join(PLATFORMS)
-            raise InvalidArgumentError(f"pass expand knows no platform {self.platform!r}; it knows {known}")
+            raise InvalidArgumentError(
+                codes.PASS_OPTION_VALUE, f"pass expand knows no platform {self.platform!r}; it knows {known}"
+            )
         for name in self.ops:
             if name != "all" and lookup(name) not in EXPANSIONS:
-                raise InvalidArgumentError(f"{name} has no expansion: {_reason(lookup(name))}")
+                raise InvalidArgumentError(
+                    codes.EXPANDED_OPERATION, f"{name} has no expansion: {_reason(lookup(name))}"
+                )
 
     def chosen(self) -> frozenset[OpDef]:
         """Returns the operations that are expanded."""
@@ -80,7 +85,9 @@ def _expand_computation(computation: Computation, chosen: frozenset[OpDef]) -> b
         if instruction.parent is None:  # was expanded together with another one
             continue
         if depth > _MAX_EXPANSION_DEPTH:
-            raise PassError(f"expansions of {instruction.op.name} lead back to it: {depth} inside each other")
+            raise PassError(
+                codes.PASSES_END, f"expansions of {instruction.op.name} lead back to it: {depth} inside each other"
+            )
         made = _expand(instruction)
         changed |= bool(made)
         pending += [(i, depth + 1) for i in made if i.op in chosen]
@@ -98,7 +105,9 @@ def _expand(instruction: Instruction) -> list[Instruction]:
     except UnsupportedError:
         write.discard()
     except XlaError as error:
-        raise PassError(f"expansion of {instruction.name} ({instruction.op.name}): {error}") from error
+        raise PassError(
+            error.code, f"expansion of {instruction.name} ({instruction.op.name}): {error.message}"
+        ) from error
     return write.created
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.base.element_types import C128, F64, PRED, S32
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -36,7 +37,9 @@ from xlapy.passes.rewrite import Writer
 def _require_static(instruction: Instruction) -> None:
     for shape in (instruction.shape, *(operand.shape for operand in instruction.operands)):
         if shape.is_dynamic:
-            raise UnsupportedError(f"{instruction.op.name} of dynamic dimensions, given {shape.to_text(layout=False)}")
+            raise UnsupportedError(
+                codes.EXPANSION, f"{instruction.op.name} of dynamic dimensions, given {shape.to_text(layout=False)}"
+            )
 
 
 # -- matrices

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -25,7 +26,8 @@ def shuffle(write: Writer, instruction: Instruction) -> Instruction:
     (operand,), attributes = instruction.operands, instruction.attributes_as(ShuffleAttributes)
     if instruction.shape.is_dynamic:
         raise UnsupportedError(
-            f"a shuffle of the elements that are there needs their number: {operand.shape.to_text(layout=False)}"
+            codes.EXPANSION,
+            f"a shuffle of the elements that are there needs their number: {operand.shape.to_text(layout=False)}",
         )
     if not operand.shape.size or not attributes.dimensions:
         return operand
@@ -75,8 +77,9 @@ def bitcast(write: Writer, instruction: Instruction) -> Instruction:
     source = operand.shape
     if source.is_dynamic or shape.is_dynamic:
         raise UnsupportedError(
+            codes.EXPANSION,
             "the bytes of dynamic dimensions hold padding: "
-            f"{source.to_text(layout=False)} to {shape.to_text(layout=False)}"
+            f"{source.to_text(layout=False)} to {shape.to_text(layout=False)}",
         )
     order = _major_to_minor(source)
     stored = operand if order == sorted(order) else write.transpose(operand, order)
@@ -101,7 +104,7 @@ def _check_whole_elements(source: Shape, shape: Shape) -> None:
     for side in (source, shape):
         t, bits = side.element_type, side.layout.element_size_in_bits if side.layout is not None else 0
         if t.is_complex or t.bits not in (2, 4, 8, 16, 32, 64) or (t.bits < 8 and bits != t.bits):
-            raise UnsupportedError(f"the bytes of {side} are not those of whole elements in a row")
+            raise UnsupportedError(codes.EXPANSION, f"the bytes of {side} are not those of whole elements in a row")
 
 
 def _reinterpreted(write: Writer, row: Instruction, shape: Shape) -> Instruction:

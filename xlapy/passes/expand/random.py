@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, S32, U8, U16, U32, U64, PrimitiveType
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -120,13 +121,16 @@ def _check_bits(bits: Shape, state: Shape) -> None:
     t = bits.element_type
     if t.is_complex or t is PRED or (t.is_floating and t.bits not in (4, *_UNSIGNED)):
         raise UnsupportedError(
-            f"random bits are integers or floating-point numbers of whole bytes, given {bits.to_text(layout=False)}"
+            codes.EXPANSION,
+            f"random bits are integers or floating-point numbers of whole bytes, given {bits.to_text(layout=False)}",
         )
     if bits.is_dynamic:
-        raise UnsupportedError(f"random bits fill static dimensions, given {bits.to_text(layout=False)}")
+        raise UnsupportedError(
+            codes.EXPANSION, f"random bits fill static dimensions, given {bits.to_text(layout=False)}"
+        )
     if state.element_type is not U64 or state.dimensions not in ((2,), (3,)):
         raise UnsupportedError(
-            f"random bits come from a state of u64[2] or u64[3], given {state.to_text(layout=False)}"
+            codes.EXPANSION, f"random bits come from a state of u64[2] or u64[3], given {state.to_text(layout=False)}"
         )
 
 
@@ -258,7 +262,8 @@ def stochastic_convert(write: Writer, instruction: Instruction) -> Instruction:
     target = instruction.shape.element_type
     if not (target.is_integral and target.is_signed):
         raise UnsupportedError(
-            f"stochastic rounding is to signed integers, not to {instruction.shape.to_text(layout=False)}"
+            codes.EXPANSION,
+            f"stochastic rounding is to signed integers, not to {instruction.shape.to_text(layout=False)}",
         )
     number = write.convert(operand, wide_type(operand.shape.element_type))
     size = write.add(opcodes.ABS, number)

@@ -9,6 +9,7 @@ import math
 
 from xlapy import opcodes
 from xlapy.base.element_types import F64, S64, U4, U8, U16, U32, U64
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -37,7 +38,8 @@ def random_numbers(write: Writer, instruction: Instruction) -> Instruction:
     element_type = instruction.shape.element_type
     if element_type.is_floating and element_type.bits not in _STORAGE:
         raise UnsupportedError(
-            f"random numbers are of 4 bits or whole bytes, given {instruction.shape.to_text(layout=False)}"
+            codes.EXPANSION,
+            f"random numbers are of 4 bits or whole bytes, given {instruction.shape.to_text(layout=False)}",
         )
     first, second = instruction.operands
     numbers = _Numbers(write, instruction)

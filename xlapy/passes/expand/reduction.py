@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
@@ -30,7 +31,9 @@ from xlapy.passes.rewrite import Writer
 def _require_static(instruction: Instruction) -> None:
     for shape in (instruction.shape, *(operand.shape for operand in instruction.operands)):
         if shape.is_dynamic:
-            raise UnsupportedError(f"{instruction.op.name} of dynamic dimensions, given {shape.to_text(layout=False)}")
+            raise UnsupportedError(
+                codes.EXPANSION, f"{instruction.op.name} of dynamic dimensions, given {shape.to_text(layout=False)}"
+            )
 
 
 # -- select-and-scatter

@@ -45,7 +45,7 @@ def at_actual_sizes(device: Device, instruction: Instruction, operands: Operands
     try:
         inferred = instruction.op.result_shape(shapes, attributes, programs)
     except ShapeError as error:
-        raise ExecutionError(f"{instruction.name}, with the sizes at run time: {error}") from error
+        raise ExecutionError(error.code, f"{instruction.name}, with the sizes at run time: {error.message}") from error
     return with_shape(device, instruction, arrays, _with_types(inferred, instruction.shape), attributes)
 
 

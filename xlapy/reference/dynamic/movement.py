@@ -8,6 +8,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
@@ -45,8 +46,9 @@ def check_size(instruction: Instruction, size: int, dimension: int, bounds: Shap
     bound = bounds.dimensions[dimension]
     if not 0 <= size <= bound:
         raise ExecutionError(
+            codes.DYNAMIC_SIZE,
             f"{describe_instruction(instruction)}: size {size} of dimension {dimension} is not between 0 and the bound "
-            f"{bound} ({bounds.to_text(layout=False)})"
+            f"{bound} ({bounds.to_text(layout=False)})",
         )
     return size
 
@@ -171,8 +173,9 @@ def reshape(device: Device, instruction: Instruction, operands: Operands) -> Val
         inside = [d for d in result_dims if d in dynamic]
         if len(inside) > 1:
             raise UnsupportedError(
+                codes.RESHAPED_SIZES,
                 f"{describe_instruction(instruction)} to {shape.to_text(layout=False)} does not determine the sizes of "
-                f"the dimensions {inside}; use dynamic-reshape"
+                f"the dimensions {inside}; use dynamic-reshape",
             )
         if inside:
             others = prod(sizes[d] for d in result_dims if d != inside[0])
@@ -201,8 +204,9 @@ def dynamic_reshape(device: Device, instruction: Instruction, operands: Operands
             sizes[dimension] = check_size(instruction, int(size), dimension, shape)
     if prod(sizes_of(operand)) != prod(sizes):
         raise ExecutionError(
+            codes.RESHAPED_COUNT,
             f"{describe_instruction(instruction)}: the operand has {prod(sizes_of(operand))} elements, the sizes "
-            f"{sizes} hold {prod(sizes)}"
+            f"{sizes} hold {prod(sizes)}",
         )
     static = Shape.array(shape.element_type, sizes)
     return with_shape(device, instruction, [actual_array(operand), *given], static, instruction.attributes)
@@ -214,8 +218,9 @@ def bitcast(device: Device, instruction: Instruction, operands: Operands) -> Val
     source, shape = instruction.operands[0].shape, instruction.shape
     if shape.is_dynamic and source.dimensions != shape.dimensions:
         raise UnsupportedError(
+            codes.RESHAPED_SIZES,
             f"{describe_instruction(instruction)}: the sizes of {shape.to_text(layout=False)} do not follow from "
-            f"{source.to_text(layout=False)}"
+            f"{source.to_text(layout=False)}",
         )
     result = apply_definition(device, instruction, [array_of_bounds(operands[0])])
     return DynamicArray(result, sizes_of(operands[0])) if shape.is_dynamic else result

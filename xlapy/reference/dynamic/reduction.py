@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from xlapy import opcodes
+from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.base.value import (
@@ -45,7 +46,9 @@ def convolution(device: Device, instruction: Instruction, operands: Operands) ->
     """The padding of the window surrounds the elements within the actual sizes."""
     a, kernel = instruction.attributes_as(ConvolutionAttributes), instruction.operands[1].shape
     if any(kernel.dynamic_dimensions[d] for d in a.dim_labels.kernel_spatial_dimensions):
-        raise UnsupportedError(f"{describe_instruction(instruction)}: the kernel has a dynamic spatial dimension")
+        raise UnsupportedError(
+            codes.DYNAMIC_KERNEL, f"{describe_instruction(instruction)}: the kernel has a dynamic spatial dimension"
+        )
     pair = (a.dim_labels.input_feature_dimension, a.dim_labels.kernel_input_feature_dimension)
     return at_actual_sizes(
         device, instruction, cropped_pair(operands[0], operands[1], [pair] if a.feature_group_count == 1 else [])

@@ -20,6 +20,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
@@ -54,7 +55,9 @@ def unsupported(instruction: Instruction, why: str) -> UnsupportedError:
     shapes = ", ".join(
         shape.to_text(layout=False) for shape in (*instruction.operand_shapes, instruction.shape) if shape.is_dynamic
     )
-    return UnsupportedError(f"{instruction.name} ({instruction.op.name}) of dynamic dimensions ({shapes}): {why}")
+    return UnsupportedError(
+        codes.RESOLVED_DYNAMIC, f"{instruction.name} ({instruction.op.name}) of dynamic dimensions ({shapes}): {why}"
+    )
 
 
 # -- shapes and values

@@ -1,0 +1,47 @@
+"""The SPMD partitioner.
+
+Codes E5400 to E5499: programs that are split over several devices.
+"""
+
+from xlapy.base.error_codes.code import ErrorCode
+
+UNREDUCED_SUMS = ErrorCode(
+    "E5400",
+    "Values that devices leave unreduced are parts of sums.",
+    remedy="Reduce the value before its sharding, or use the reduction sum.",
+    python='''
+        from xlapy.spmd.partitioner import partition
+        text = """HloModule m, num_partitions=2
+        ENTRY e {
+          x = f32[8] parameter(0), sharding={mesh['x'=2], [{}], unreduced=max{'x'}}
+          ROOT y = f32[8] negate(x)
+        }"""
+        partition(xla.parse_hlo(text), 2)
+    ''',
+)
+PARTITIONED_OPERATION = ErrorCode(
+    "E5401",
+    "The partitioner can split each operation of a program for several partitions, or copy it to all devices.",
+    remedy="Move the operation out of the partitioned program, or run it with one partition.",
+    python='''
+        from xlapy.spmd.partitioner import partition
+        text = """HloModule m, num_partitions=2
+        ENTRY e { t = token[] after-all() ROOT x = (f32[4], token[]) infeed(t) }"""
+        partition(xla.parse_hlo(text), 2)
+    ''',
+)
+MANUAL_REGION_SHAPE = ErrorCode(
+    "E5402",
+    "The shard that a manual region declares has the shape of each device's part of the full array.",
+    remedy="Divide the sizes of the full array by the numbers of devices along the manual axes.",
+    python='''
+        from xlapy.spmd.partitioner import partition
+        text = """HloModule m, num_partitions=2
+        ENTRY e {
+          x = f32[8] parameter(0), sharding={devices=[2]0,1}
+          s = f32[3] custom-call(x), custom_call_target="SPMDFullToShardShape", sharding={manual}
+          ROOT y = f32[8] custom-call(s), custom_call_target="SPMDShardToFullShape", sharding={devices=[2]0,1}
+        }"""
+        partition(xla.parse_hlo(text), 2)
+    ''',
+)
