@@ -20,6 +20,7 @@ from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction
@@ -151,7 +152,7 @@ def demanded_plan(instruction: Instruction) -> DemandedPlan | None:
     try:
         return _plan_in(instruction.backend_config)
     except ValueError as error:
-        raise InvalidArgumentError(f"{described(instruction)}: {error}") from error
+        raise InvalidArgumentError(codes.KERNEL_PLAN, f"{described(instruction)}: {error}") from error
 
 
 @lru_cache(maxsize=4096)

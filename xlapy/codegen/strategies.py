@@ -12,6 +12,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.logging import logger
 from xlapy.codegen.emitters.attention.gradient_strategy import AttentionGradientStrategy
@@ -197,15 +198,17 @@ def followed_plan(instruction: Instruction, region: Region, demanded: DemandedPl
     strategy = BY_NAME.get(demanded.strategy)
     where = f"{described(instruction)}: the strategy {demanded.strategy!r} of its kernel plan"
     if strategy is None:
-        raise InvalidArgumentError(f"{where} is unknown; known: {', '.join(BY_NAME)}")
+        raise InvalidArgumentError(codes.KERNEL_PLAN, f"{where} is unknown; known: {', '.join(BY_NAME)}")
     answer = _answer(strategy, region)
     if isinstance(answer, Rejection) and not answer.is_possible:
-        raise InvalidArgumentError(f"{where} is impossible: {answer.reason}")
+        raise InvalidArgumentError(codes.KERNEL_PLAN, f"{where} is impossible: {answer.reason}")
     try:
         parameters = with_demanded(strategy.parameters(region), dict(demanded.parameters))
         strategy.check(region, parameters)
     except ImpossibleParameterError as error:
-        raise InvalidArgumentError(f"{where} is impossible: parameter {error.name}: {error.reason}") from error
+        raise InvalidArgumentError(
+            codes.KERNEL_PLAN, f"{where} is impossible: parameter {error.name}: {error.reason}"
+        ) from error
     return KernelPlan(strategy.name, parameters)
 
 

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.extraction import kernel_fingerprint
 from xlapy.codegen.plan import DemandedPlan, plan_of_entries
@@ -95,20 +96,23 @@ def parse_tuning(text: str, source: str) -> list[TunedKernel]:
     try:
         parsed: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"{source} is no tuning file: {error}") from error
+        raise InvalidArgumentError(codes.TUNING_FILE, f"{source} is no tuning file: {error}") from error
     if not isinstance(parsed, dict) or not isinstance(parsed.get("kernels"), list):
-        raise InvalidArgumentError(f'{source} is no tuning file: it is no JSON object with a list of "kernels"')
+        raise InvalidArgumentError(
+            codes.TUNING_FILE, f'{source} is no tuning file: it is no JSON object with a list of "kernels"'
+        )
     data = cast("dict[str, Any]", parsed)
     if data.get("format") != FORMAT:
         raise InvalidArgumentError(
-            f"{source} has the format {json.dumps(data.get('format'))}, this version reads {json.dumps(FORMAT)}"
+            codes.TUNING_FILE,
+            f"{source} has the format {json.dumps(data.get('format'))}, this version reads {json.dumps(FORMAT)}",
         )
     kernels: list[TunedKernel] = []
     for number, entry in enumerate(data["kernels"], 1):
         try:
             kernels.append(_kernel(entry))
         except ValueError as error:
-            raise InvalidArgumentError(f"{source}: kernel {number}: {error}") from error
+            raise InvalidArgumentError(codes.TUNING_FILE, f"{source}: kernel {number}: {error}") from error
     return kernels
 
 

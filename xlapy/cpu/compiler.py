@@ -13,6 +13,8 @@ from functools import partial
 from xlapy import opcodes
 from xlapy.analysis.cost.duration import is_long_running
 from xlapy.base import flags
+from xlapy.base.error_codes import commands as command_codes
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.logging import logger
 from xlapy.codegen.emitters.attention.gradient_strategy import reason_against_gradient
@@ -422,13 +424,14 @@ def _check_plans(module: Module, record: CompilationRecord) -> None:
         plan = demanded_plan(instruction)
         if plan is not None and plan not in followed:
             raise InvalidArgumentError(
+                codes.KERNEL_PLAN,
                 f"{described(instruction)}: the strategy {plan.strategy!r} of its kernel plan is impossible: after the "
-                "passes, the instruction has no kernel of its own"
+                "passes, the instruction has no kernel of its own",
             )
 
 
 def _flushes_denormals() -> bool:
     mode = flags.get("denormals")
     if mode not in ("flush", "keep"):
-        raise InvalidArgumentError(f"flag --denormals is flush or keep, not {mode!r}")
+        raise InvalidArgumentError(command_codes.FLAG_CHOICE, f"flag --denormals is flush or keep, not {mode!r}")
     return mode == "flush"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from xlapy.analysis.aliasing import CONTROL_FLOW_OPS
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.module import Module
@@ -35,8 +36,9 @@ def check_applied_computations(module: Module) -> None:
     if total > MAX_INSTRUCTIONS:
         size, largest = max(applications, key=lambda application: application[0])
         raise UnsupportedError(
+            codes.PROGRAM_SIZE,
             f"{largest.name} ({largest.op.name}) applies a computation of {size} instructions with all calls expanded, "
-            f"{module.name} {total} in all, but cpu takes at most {MAX_INSTRUCTIONS}"
+            f"{module.name} {total} in all, but cpu takes at most {MAX_INSTRUCTIONS}",
         )
 
 
@@ -45,7 +47,8 @@ def check_expanded_size(module: Module) -> None:
     size = _expanded_sizes(module)[module.entry_computation]
     if size > MAX_INSTRUCTIONS:
         raise UnsupportedError(
-            f"{module.name} has {size} instructions with all calls expanded, but cpu takes at most {MAX_INSTRUCTIONS}"
+            codes.PROGRAM_SIZE,
+            f"{module.name} has {size} instructions with all calls expanded, but cpu takes at most {MAX_INSTRUCTIONS}",
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.logging import logger
 from xlapy.codegen.tuning import NO_TUNED_PLANS, TunedKernel, TunedPlans, parse_tuning, plans_for
@@ -28,7 +29,7 @@ def tuned_plans(file: str | None = None) -> TunedPlans:
         path = Path(name).expanduser()
         state = path.stat()
     except (OSError, ValueError, RuntimeError) as error:  # ValueError: a null byte; RuntimeError: no home directory
-        raise InvalidArgumentError(f"the tuning file {name} cannot be read: {error}") from error
+        raise InvalidArgumentError(codes.TUNING_FILE, f"the tuning file {name} cannot be read: {error}") from error
     return _plans(path, (state.st_mtime_ns, state.st_size, state.st_ino), instruction_set())
 
 
@@ -48,5 +49,5 @@ def read_tuning(path: Path) -> list[TunedKernel]:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgumentError(f"the tuning file {path} cannot be read: {error}") from error
+        raise InvalidArgumentError(codes.TUNING_FILE, f"the tuning file {path} cannot be read: {error}") from error
     return parse_tuning(text, str(path))

@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array
+from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
@@ -99,9 +101,9 @@ def check_layouts(instruction: Instruction) -> None:
             layout = leaf.layout if leaf.is_array else None
             if layout is not None and (layout.tiles or layout.element_size_in_bits):
                 raise UnsupportedError(
+                    codes.CALL_LAYOUT,
                     f"{describe_instruction(instruction)}: native code cannot be given the layout of {leaf}: tiles "
-                    f"and packed "
-                    f"elements are not executable"
+                    "and packed elements are not executable",
                 )
 
 
@@ -220,8 +222,11 @@ def call_native(instruction: Instruction, target: NativeTarget, values: Sequence
     return result_value(instruction.shape, results)
 
 
-def target_error(instruction: Instruction, message: str, where: str = "") -> ExecutionError:
+def target_error(
+    instruction: Instruction, message: str, where: str = "", code: ErrorCode = codes.FAILED_TARGET
+) -> ExecutionError:
     """Returns the error for a target that failed."""
     return ExecutionError(
-        f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r} failed{where}: {message}"
+        code,
+        f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r} failed{where}: {message}",
     )

@@ -10,6 +10,7 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import InvalidArgumentError
 
 _CFUNCTION: Any = ctypes.CFUNCTYPE(None).__mro__[1]
@@ -43,7 +44,9 @@ def require_memory(what: str, address: int, size: int, access: str) -> None:
         if checked == last:
             return
     kind = {"r": "readable memory", "rw": "writable memory", "rx": "code"}[access]
-    raise InvalidArgumentError(f"{what} is at the address {address}, where the process has no {kind}")
+    raise InvalidArgumentError(
+        codes.TARGET_ADDRESS, f"{what} is at the address {address}, where the process has no {kind}"
+    )
 
 
 def _mapped_memory() -> list[tuple[int, int, str]]:
@@ -61,7 +64,7 @@ def _capsule_address(what: str, capsule: object) -> int:
         label = _capsule_name(capsule)
         address: int | None = _capsule_pointer(capsule, label)
     except ValueError as error:
-        raise InvalidArgumentError(f"{what} is not a usable PyCapsule: {error}") from error
+        raise InvalidArgumentError(codes.TARGET_ADDRESS, f"{what} is not a usable PyCapsule: {error}") from error
     return address or 0
 
 

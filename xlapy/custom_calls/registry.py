@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.arguments.checking import checked_arguments
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.custom_calls.ffi.calls import check_version
 from xlapy.custom_calls.ffi.objects import FfiError, register_type
@@ -105,8 +106,9 @@ def register_custom_call_target(
         registered = PythonTarget(target, _keywords(target), version)
     else:
         raise InvalidArgumentError(
+            codes.TARGET_CODE,
             f"target {name!r} must be a Python function, a ctypes function, an address, a PyCapsule or a dictionary "
-            f"of handlers by stage, given {type(target).__name__}"
+            f"of handlers by stage, given {type(target).__name__}",
         )
     for where in _platforms(platform):
         _TARGETS[where, name] = registered
@@ -133,10 +135,13 @@ def _version(name: str, given: object) -> CustomCallApiVersion | None:
     version = _API_VERSION_OF_NUMBER.get(given) if isinstance(given, int) and not isinstance(given, bool) else given
     if not isinstance(version, CustomCallApiVersion):
         raise InvalidArgumentError(
-            f"target {name!r}: api_version is a CustomCallApiVersion or a number from 1 to 4, given {given!r}"
+            codes.API_VERSION,
+            f"target {name!r}: api_version is a CustomCallApiVersion or a number from 1 to 4, given {given!r}",
         )
     if version is CustomCallApiVersion.UNSPECIFIED:
-        raise InvalidArgumentError(f"target {name!r}: api_version must not be API_VERSION_UNSPECIFIED")
+        raise InvalidArgumentError(
+            codes.API_VERSION, f"target {name!r}: api_version must not be API_VERSION_UNSPECIFIED"
+        )
     return version
 
 
@@ -148,7 +153,9 @@ def unregister_custom_call_target(name: str, platform: str | None = None) -> Non
     found = [_TARGETS.pop((where, name), None) for where in chosen]
     _note_change()
     if not any(found):
-        raise InvalidArgumentError(f"no custom-call target {name!r} is registered for {' or '.join(chosen)}")
+        raise InvalidArgumentError(
+            codes.TARGET_REGISTERED, f"no custom-call target {name!r} is registered for {' or '.join(chosen)}"
+        )
 
 
 def find_target(name: str, platform: str = "interpreter") -> Target | None:
@@ -173,9 +180,11 @@ def unknown_target_message(name: str, built_in: tuple[str, ...], platform: str =
 def _check_name(name: object, platform: str | None) -> None:
     if platform is not None and platform not in PLATFORMS:
         known = ", ".join(PLATFORMS)
-        raise InvalidArgumentError(f"unknown platform {platform!r}; platforms with custom-call targets: {known}")
+        raise InvalidArgumentError(
+            codes.TARGET_PLATFORM, f"unknown platform {platform!r}; platforms with custom-call targets: {known}"
+        )
     if not isinstance(name, str) or not name:
-        raise InvalidArgumentError(f"a custom-call target needs a name, given {name!r}")
+        raise InvalidArgumentError(codes.TARGET_NAME, f"a custom-call target needs a name, given {name!r}")
 
 
 # -- native code
@@ -191,21 +200,27 @@ def _native(name: str, address: int, owner: object, version: CustomCallApiVersio
 def _staged_target(name: str, handlers: Mapping[Any, Any], version: CustomCallApiVersion | None) -> TypedTarget:
     if version not in (None, CustomCallApiVersion.TYPED_FFI):
         raise InvalidArgumentError(
-            f"target {name!r} has handlers for stages, which are of API_VERSION_TYPED_FFI, given {version}"
+            codes.TARGET_STAGES,
+            f"target {name!r} has handlers for stages, which are of API_VERSION_TYPED_FFI, given {version}",
         )
     stages = {stage.name.lower(): stage for stage in Stage}
     if unknown := [key for key in handlers if key not in stages]:
         known = ", ".join(stages)
-        raise InvalidArgumentError(f"target {name!r}: {unknown[0]!r} is not a stage of execution; stages are {known}")
+        raise InvalidArgumentError(
+            codes.TARGET_STAGES, f"target {name!r}: {unknown[0]!r} is not a stage of execution; stages are {known}"
+        )
     if "execute" not in handlers:
-        raise InvalidArgumentError(f"target {name!r} has no handler for the stage execute, which every target needs")
+        raise InvalidArgumentError(
+            codes.TARGET_STAGES, f"target {name!r} has no handler for the stage execute, which every target needs"
+        )
     addresses: dict[Stage, int] = {}
     for key, handler in handlers.items():
         address = address_of(f"target {name!r}, stage {key}", handler)
         if address is None:
             raise InvalidArgumentError(
+                codes.TARGET_CODE,
                 f"target {name!r}: the handler for {key} must be a ctypes function, an address or a PyCapsule, given "
-                f"{type(handler).__name__}"
+                f"{type(handler).__name__}",
             )
         _require_code(name, address)
         addresses[stages[key]] = address
@@ -221,7 +236,9 @@ def _typed(name: str, handlers: dict[Stage, int], owner: object) -> TypedTarget:
 
 def _require_code(name: str, address: int) -> None:
     if address <= 0:
-        raise InvalidArgumentError(f"target {name!r} has the address {address}, which is not a code address")
+        raise InvalidArgumentError(
+            codes.TARGET_ADDRESS, f"target {name!r} has the address {address}, which is not a code address"
+        )
     require_memory(f"target {name!r}", address, 1, "rx")
 
 
@@ -246,13 +263,13 @@ def register_custom_call_type(name: str, type_id: Any, type_info: Any = None) ->
     try:
         number.value = register_type(name, number.value, deleter)
     except FfiError as error:
-        raise InvalidArgumentError(str(error)) from error
+        raise InvalidArgumentError(codes.REGISTERED_TYPE, str(error)) from error
 
 
 def _data_address(what: str, given: Any, size: int, access: str) -> int:
     address = address_of(what, given)
     if address is None or address <= 0:
-        raise InvalidArgumentError(f"{what} must be an address or a PyCapsule, given {given!r}")
+        raise InvalidArgumentError(codes.TARGET_ADDRESS, f"{what} must be an address or a PyCapsule, given {given!r}")
     require_memory(what, address, size, access)
     return address
 

@@ -18,10 +18,11 @@ from typing import Any
 
 from xlapy.base import flags
 from xlapy.base.concurrency.forking import fork_safe_lock
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, ParseError
 from xlapy.base.value import Value
 from xlapy.custom_calls.context import CallContext
-from xlapy.custom_calls.ffi.attributes import Attribute, read_attributes
+from xlapy.custom_calls.ffi.attributes import Attribute, read_attributes, without_code
 from xlapy.custom_calls.ffi.calls import Frame, call_handler
 from xlapy.custom_calls.ffi.objects import Invocation, State
 from xlapy.custom_calls.ffi.structures import Stage
@@ -67,9 +68,9 @@ def call_attributes(instruction: Instruction) -> dict[str, Attribute]:
         return read_attributes(instruction.backend_config)
     except ParseError as error:
         raise InvalidArgumentError(
+            codes.CALL_ATTRIBUTES,
             f"{describe_instruction(instruction)}: the backend_config of a call of API_VERSION_TYPED_FFI is a "
-            f"dictionary of "
-            f"attributes: {error}"
+            f"dictionary of attributes: {without_code(error)}",
         ) from error
 
 
@@ -130,4 +131,4 @@ def _call_stage(
         call_handler(handler, stage, frame, invocation, float(flags.get("collective_timeout")), canceled)
     except ExecutionError as error:
         where = "" if stage is Stage.EXECUTE else f" in its stage {stage.name.lower()}"
-        raise target_error(instruction, str(error), where) from error
+        raise target_error(instruction, error.message, where, error.code) from error

@@ -97,7 +97,7 @@ class _InProcessCaller:
         try:
             return self._run(text, values)
         except XlaError as error:
-            raise WorkerError(str(error)) from error
+            raise WorkerError(error.code, error.message) from error
 
 
 def _in_program_order(outcomes: Sequence[Outcome], steps: Sequence[Step]) -> list[Outcome]:

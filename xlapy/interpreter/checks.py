@@ -14,10 +14,10 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.element_types import Array, PrimitiveType
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.value import DynamicArray
-from xlapy.hlo.instruction import Instruction, describe_instruction
+from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.core import Context, Value, evaluate_computation
 
 _MAX_LOOPS = 50
@@ -161,8 +161,10 @@ def describe_value(value: Value) -> str:
 
 
 def _message(instruction: Instruction, operands: Sequence[Value], value: Value, what: str) -> str:
+    source = instruction.metadata
+    line = f" at {source.source_file}:{source.source_line}" if source and source.source_file else ""
     given = "; ".join(f"operand {i} = {describe_value(operand)}" for i, operand in enumerate(operands))
-    where = describe_instruction(instruction)
+    where = f"{instruction.name} ({instruction.op.name}){line}"
     return f"{where} is the first to make {what}: {describe_value(value)}; {given or 'it has no operands'}"
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.base.value import actual_array, pad_value_to_bounds
@@ -85,7 +85,7 @@ def custom_call_rule(instruction: Instruction, platform: str = "interpreter") ->
     _check_version(instruction, target)
     if is_dynamic(instruction):
         raise UnsupportedError(
-            codes.TARGET_DYNAMIC,
+            codes.DYNAMIC_CALL,
             f"{describe_instruction(instruction)}: target {name!r} does not accept dynamic dimensions; read their "
             f"sizes with "
             f"get-dimension-size and pass static arrays",
@@ -120,7 +120,7 @@ def _check_version(instruction: Instruction, target: Target) -> None:
     if target.api_version not in (None, called):
         assert target.api_version is not None
         raise UnsupportedError(
-            codes.TARGET_VERSION,
+            codes.CALL_VERSION,
             f"{describe_instruction(instruction)}: the call has {called.value}, its target "
             f"{instruction.custom_call_target!r} is "
             f"registered for {target.api_version.value}",
@@ -175,7 +175,7 @@ class PreparedPythonCall:
         try:
             return self._function(*operands, **info)
         except Exception as error:
-            raise ExecutionError(codes.TARGET_RAISED, f"{self.where} raised {type(error).__name__}: {error}") from error
+            raise ExecutionError(codes.FAILED_TARGET, f"{self.where} raised {type(error).__name__}: {error}") from error
 
 
 def _python(target: PythonTarget, context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:
@@ -286,7 +286,7 @@ def _check_identity(instruction: Instruction) -> None:
     if returned_operands(instruction) is None:
         given = ", ".join(shape.to_text(layout=False) for shape in shapes)
         raise UnsupportedError(
-            codes.PARTITIONED_ANNOTATION,
+            codes.BUILT_IN_CALL,
             f"{describe_instruction(instruction)}: {instruction.custom_call_target} of ({given}) to "
             f"{instruction.shape.to_text(layout=False)} "
             f"needs a partitioned program; with one partition both shapes are equal",
@@ -305,7 +305,7 @@ def _check_top_k(instruction: Instruction) -> None:
         return
     given = ", ".join(operand.to_text(layout=False) for operand in operands)
     raise UnsupportedError(
-        codes.BUILTIN_SIGNATURE,
+        codes.BUILT_IN_CALL,
         f"{describe_instruction(instruction)}: TopK takes t[..., n] and returns (t[..., k], s32[..., k]) with k at "
         f"most "
         f"n, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine
@@ -18,7 +19,9 @@ def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> E
     """Loops over the window and the input features; padding and holes contribute zeros."""
     attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     if attrs.sparsity_config != SparsityConfig():
-        raise UnsupportedError(f"{instruction.name} (convolution): sparse operands do not run on cpu")
+        raise UnsupportedError(
+            codes.LOWERED_INSTRUCTION, f"{instruction.name} (convolution): sparse operands do not run on cpu"
+        )
     lhs, rhs = instruction.operands
     numbers, builder, result = attrs.dim_labels, lowering.builder, instruction.shape.element_type
     t = sum_type([lhs.shape.element_type, rhs.shape.element_type], result)

@@ -11,6 +11,7 @@ from typing import Final
 from xlapy import opcodes
 from xlapy.analysis.integer_ranges import integer_range
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F64, PRED, PrimitiveType
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import I32, Builder, ScalarType, Value
@@ -88,7 +89,9 @@ def compute(builder: Builder, instruction: Instruction, operands: list[Element])
         return _compute_complex(builder, op, operands)
     values = [operand for operand in operands if isinstance(operand, Value)]
     if len(values) < len(operands):
-        raise UnsupportedError(f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet")
+        raise UnsupportedError(
+            codes.LOWERED_INSTRUCTION, f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet"
+        )
     if t is PRED and op in LOGICAL:
         return builder.binary(LOGICAL[op], *values)
     if t is PRED and op is opcodes.NOT:
@@ -102,7 +105,9 @@ def compute(builder: Builder, instruction: Instruction, operands: list[Element])
         return number if op in EXACT and t in (BF16, F16) else rounded(builder, number, t)
     if t.is_floating and op.name in MATHEMATICS:
         return rounded(builder, MATHEMATICS[op.name](builder, *values), t)
-    raise UnsupportedError(f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet")
+    raise UnsupportedError(
+        codes.LOWERED_INSTRUCTION, f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet"
+    )
 
 
 def _divides_by_positive(instruction: Instruction) -> bool:

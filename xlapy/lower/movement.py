@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.analysis.integer_ranges import integer_range, is_within
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
@@ -41,8 +42,9 @@ def bitcast(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
     before, after = source.element_type, result.element_type
     if before.bits != after.bits or before.is_complex != after.is_complex:
         raise UnsupportedError(
+            codes.LOWERED_INSTRUCTION,
             f"{instruction.name}: a bitcast of {source.to_text(layout=False)} "
-            f"to {result.to_text(layout=False)} does not run on cpu"
+            f"to {result.to_text(layout=False)} does not run on cpu",
         )
     element = lowering.element(operand, bitcast_index(lowering.builder, source, result, index))
     if before is after or isinstance(element, ComplexElement):

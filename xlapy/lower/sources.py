@@ -8,6 +8,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S64, PrimitiveType
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Builder
@@ -30,7 +31,8 @@ def constant(lowering: Lowering, instruction: Instruction, index: Index) -> Elem
     number = uniform_value(instruction)
     if number is None:
         raise UnsupportedError(
-            f"{instruction.name}: a constant of shape {instruction.shape.to_text(layout=False)} lies in memory"
+            codes.LOWERED_INSTRUCTION,
+            f"{instruction.name}: a constant of shape {instruction.shape.to_text(layout=False)} lies in memory",
         )
     return constant_element(lowering.builder, instruction.shape.element_type, number)
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from xlapy.base.arguments.checking import checked_arguments
+from xlapy.base.error_codes import devices as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
@@ -185,9 +186,13 @@ def register_backend(platform: str, load: Callable[[], Backend]) -> None:
     platform, and for a name that is not a word (letters, digits, `-` and `_`).
     """
     if platform in PLATFORMS:
-        raise InvalidArgumentError(f"the platform {platform!r} is built in: give yours another name")
+        raise InvalidArgumentError(
+            codes.PLATFORM_NAME, f"the platform {platform!r} is built in: give yours another name"
+        )
     if not re.fullmatch(r"[A-Za-z][\w\-]*", platform):
-        raise InvalidArgumentError(f"{platform!r} is not the name of a platform, a word of letters, digits, - and _")
+        raise InvalidArgumentError(
+            codes.PLATFORM_NAME, f"{platform!r} is not the name of a platform, a word of letters, digits, - and _"
+        )
     _registered[platform] = load
 
 
@@ -216,7 +221,9 @@ def load_backend(platform: str) -> Backend:
     for entry in entry_points(group=ENTRY_POINTS):
         if entry.name == platform:
             return _load_entry_point(entry)
-    raise InvalidArgumentError(f"unknown platform {platform!r}; known platforms: {', '.join(platform_names())}")
+    raise InvalidArgumentError(
+        codes.PLATFORM, f"unknown platform {platform!r}; known platforms: {', '.join(platform_names())}"
+    )
 
 
 def _load_entry_point(entry: EntryPoint) -> Backend:
@@ -224,7 +231,8 @@ def _load_entry_point(entry: EntryPoint) -> Backend:
         load = entry.load()
     except Exception as error:  # importing the package may raise anything
         raise InvalidArgumentError(
-            f"the platform {entry.name!r} could not be loaded from {entry.value}: {type(error).__name__}: {error}"
+            codes.PLATFORM_PACKAGE,
+            f"the platform {entry.name!r} could not be loaded from {entry.value}: {type(error).__name__}: {error}",
         ) from error
     backend: Backend = load()
     return backend

@@ -19,6 +19,7 @@ import numpy as np
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.element_types import as_dtype
+from xlapy.base.error_codes import calls as codes
 from xlapy.base.errors import ExecutionError, IndexRangeError, InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.base.value import Token
@@ -94,7 +95,7 @@ class Buffer:
         """The elements of the engine's buffer as a new array that keeps them alive."""
         array = None if self._handle is None else _native().view(self._type, self._handle)
         if array is None:
-            raise InvalidArgumentError(self.deletion_reason)
+            raise InvalidArgumentError(codes.DELETED_BUFFER, self.deletion_reason)
         return array
 
     @property
@@ -139,7 +140,7 @@ class Buffer:
     def is_ready(self) -> bool:
         """Whether the elements are there, or the program that was to write them has failed."""
         if self.is_deleted():
-            raise InvalidArgumentError(self.deletion_reason)
+            raise InvalidArgumentError(codes.DELETED_BUFFER, self.deletion_reason)
         return self._handle is None or bool(_native().is_ready(self._handle))
 
     def block_until_ready(self) -> Self:
@@ -151,7 +152,7 @@ class Buffer:
         if self._handle is not None and (_readable or _load_readable())[0](self._handle):
             return self
         if self.is_deleted():
-            raise InvalidArgumentError(self.deletion_reason)
+            raise InvalidArgumentError(codes.DELETED_BUFFER, self.deletion_reason)
         if self._handle is not None:
             _native().await_event(_native().event(self._handle))
         return self
@@ -206,7 +207,7 @@ class Buffer:
             if is_taken:
                 self._note_deletion(reason)
         if not is_taken:
-            raise InvalidArgumentError(self.deletion_reason)
+            raise InvalidArgumentError(codes.DELETED_BUFFER, self.deletion_reason)
 
     def __copy__(self) -> Buffer:
         """A buffer with the same elements in memory of its own, which donating this one leaves alone."""
@@ -256,7 +257,9 @@ class Buffer:
         try:
             return self.array[index]
         except IndexError as error:
-            raise IndexRangeError(f"{self._type.shape.to_text(layout=False)}: {error}, given {index!r:.60}") from error
+            raise IndexRangeError(
+                codes.BUFFER_INDEX, f"{self._type.shape.to_text(layout=False)}: {error}, given {index!r:.60}"
+            ) from error
 
     def __repr__(self) -> str:
         shape = self._type.shape.to_text(layout=False)

@@ -15,6 +15,9 @@ from xlapy.base import flags
 from xlapy.base.arguments.arrays import array_argument
 from xlapy.base.arguments.checking import eager_class
 from xlapy.base.arguments.copying import copied_by_reference
+from xlapy.base.error_codes import calls as calls_codes
+from xlapy.base.error_codes import commands as command_codes
+from xlapy.base.error_codes import devices as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
@@ -58,7 +61,9 @@ class Client:
 
     def __init__(self, platform: str | None = None, devices: int = 1) -> None:
         if not 1 <= devices <= MAX_DEVICES:
-            raise InvalidArgumentError(f"a client has 1 to {MAX_DEVICES} devices, given devices={devices}")
+            raise InvalidArgumentError(
+                codes.CLIENT_DEVICES, f"a client has 1 to {MAX_DEVICES} devices, given devices={devices}"
+            )
         self.platform = default_platform() if platform is None else platform
         self._backend = load_backend(self.platform)
         self._has_fallback = platform is None and self.platform != _FALLBACK
@@ -167,7 +172,9 @@ class Client:
         source, donated = serialized.source, serialized.donated
         if serialized.platform != self.platform:
             raise InvalidArgumentError(
-                f"{source.name} was compiled for the platform {serialized.platform}, this client is for {self.platform}"
+                command_codes.SERIALIZED_PLATFORM,
+                f"{source.name} was compiled for the platform {serialized.platform}, this client is for "
+                f"{self.platform}",
             )
         replicas, partitions = check_device_counts(
             source.name, serialized.num_replicas, serialized.num_partitions, len(self.devices)
@@ -205,8 +212,9 @@ def _to_module(program: XlaComputation | Module | str | bytes) -> Module:
     if isinstance(program, XlaComputation):
         return program.module
     raise InvalidArgumentError(
+        calls_codes.PROGRAM_TYPE,
         f"compile takes an XlaComputation, a Module, HLO or StableHLO text, the bytes of an HloModuleProto or of "
-        f"StableHLO's bytecode, given {type(program).__name__}"
+        f"StableHLO's bytecode, given {type(program).__name__}",
     )
 
 

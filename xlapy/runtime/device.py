@@ -14,6 +14,7 @@ from xlapy.base import flags
 from xlapy.base.arguments.checking import eager_class
 from xlapy.base.arguments.copying import copied_by_reference
 from xlapy.base.concurrency.forking import fork_safe_lock
+from xlapy.base.error_codes import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime.buffer import Buffer
@@ -86,11 +87,14 @@ class Device:
     def _take(self, queue: HostQueue, what: str, shape: Shape | None, timeout: float | None) -> Any:
         seconds = collective_timeout() if timeout is None else timeout
         if not seconds >= 0:
-            raise InvalidArgumentError(f"{what}: the timeout must be at least 0 seconds, given {timeout}")
+            raise InvalidArgumentError(
+                codes.TIMEOUT_RANGE, f"{what}: the timeout must be at least 0 seconds, given {timeout}"
+            )
         value = queue.take(what, min(seconds, threading.TIMEOUT_MAX))
         if shape is not None and not matches_shape(value, shape):
             raise InvalidArgumentError(
-                f"{what} gives {shape_of(value).to_text(layout=False)}, expected {shape.to_text(layout=False)}"
+                codes.OUTFEED_SHAPE,
+                f"{what} gives {shape_of(value).to_text(layout=False)}, expected {shape.to_text(layout=False)}",
             )
         return wrap_result(value, ())
 

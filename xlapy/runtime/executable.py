@@ -12,6 +12,7 @@ from typing import Any
 from xlapy.analysis.cost import module_cost
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.arguments.copying import copied_by_reference
+from xlapy.base.error_codes import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module
@@ -96,7 +97,8 @@ class Executable:
                     return results
         if len(self.devices) != 1:
             raise InvalidArgumentError(
-                f"{self.name} runs on {len(self.devices)} devices: give each its arguments by execute_sharded"
+                codes.DEVICE_ARGUMENTS,
+                f"{self.name} runs on {len(self.devices)} devices: give each its arguments by execute_sharded",
             )
         values = self.parameter_values(arguments)
         self._delete_donated(arguments)
@@ -114,7 +116,8 @@ class Executable:
         check_lists(arguments)
         if len(arguments) != len(self.devices):
             raise InvalidArgumentError(
-                f"{self.name} runs on {len(self.devices)} devices, given arguments for {len(arguments)}"
+                codes.DEVICE_ARGUMENTS,
+                f"{self.name} runs on {len(self.devices)} devices, given arguments for {len(arguments)}",
             )
         if self.program.sharded_fast_path is not None and observer is None:
             results = self.program.sharded_fast_path(arguments)
@@ -140,7 +143,7 @@ class Executable:
         try:
             return self.parameter_values(arguments)
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"device {device}: {error}") from error
+            raise InvalidArgumentError(error.code, f"device {device}: {error.message}") from error
 
     def as_hlo_text(self, *, optimized: bool = False, **options: bool) -> str:
         """The module as HLO text: as it was given, or, if `optimized`, after the platform's passes and fusion.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.analysis.constants import has_all_elements
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.literal import check_numpy_limits
 from xlapy.base.shape import Shape
@@ -26,7 +27,8 @@ def check_supported(module: Module, platform: str, call_depth_limit: int) -> Non
     depth = call_depth(module)
     if depth > call_depth_limit:
         raise UnsupportedError(
-            f"computations call each other {depth} deep, {platform} follows at most {call_depth_limit} calls"
+            codes.CALL_DEPTH,
+            f"computations call each other {depth} deep, {platform} follows at most {call_depth_limit} calls",
         )
 
 
@@ -40,13 +42,16 @@ def _check_shapes(module: Module, platform: str) -> None:
 def _check_array(instruction: Instruction, shape: Shape, platform: str) -> None:
     if shape.rank > MAX_RANK:
         raise UnsupportedError(
+            codes.ARRAY_RANK,
             f"{instruction.name} of shape {shape.to_text(layout=False)} has {shape.rank} dimensions, "
-            f"{platform} takes at most {MAX_RANK}"
+            f"{platform} takes at most {MAX_RANK}",
         )
     try:
         check_numpy_limits(shape)
     except ShapeError as error:
-        raise UnsupportedError(f"{instruction.name}: {error}: not executable by {platform}") from error
+        raise UnsupportedError(
+            error.code, f"{instruction.name}: {error.message}: not executable by {platform}"
+        ) from error
 
 
 def check_constants(module: Module) -> None:
@@ -54,8 +59,9 @@ def check_constants(module: Module) -> None:
     for instruction in module.instructions():
         if instruction.op is opcodes.CONSTANT and not has_all_elements(instruction.literal):
             raise UnsupportedError(
+                codes.ELIDED_CONSTANT,
                 f"{instruction.name} is written {{...}}, so its elements are unknown; print the program with all "
-                f"constants in full (print_large_constants=True)"
+                f"constants in full (print_large_constants=True)",
             )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import ShapeError, UnsupportedError, VerificationError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -69,18 +70,19 @@ def _check_groups(instruction: Instruction, replicas: int, partitions: int) -> N
         mode = group_mode_of(attributes)
         rows = [participants(groups, mode, replicas, partitions, d) for d in range(replicas * partitions)]
     except ShapeError as error:
-        raise VerificationError(f"{describe_instruction(instruction)}: {error}") from error
+        raise VerificationError(error.code, f"{describe_instruction(instruction)}: {error.message}") from error
     for device, row in enumerate(rows):
         if not row and instruction.op not in _PARTIAL_GROUPS_ALLOWED:
             raise VerificationError(
+                codes.REPLICA_GROUPS,
                 f"{describe_instruction(instruction)}: replica_groups {groups.to_text()} leave out device {device} of "
-                f"{replicas} replicas and {partitions} partitions"
+                f"{replicas} replicas and {partitions} partitions",
             )
     for members in sorted({len(row) for row in rows if row}):
         mismatch = _shape_mismatch(instruction, members)
         if mismatch:
             raise VerificationError(
-                f"{describe_instruction(instruction)}: {mismatch}, the groups have {members} members"
+                codes.GROUP_SIZE, f"{describe_instruction(instruction)}: {mismatch}, the groups have {members} members"
             )
 
 
@@ -143,7 +145,8 @@ def _check_ids(
     largest = max((max(pair) for pair in pairs), default=0)
     if largest >= limit:
         raise VerificationError(
-            f"{describe_instruction(instruction)}: {attribute} name id {largest}, but there are {limit} {kind}"
+            codes.PAIR_IDS,
+            f"{describe_instruction(instruction)}: {attribute} name id {largest}, but there are {limit} {kind}",
         )
 
 
@@ -157,9 +160,9 @@ def _check_sharding(instruction: Instruction, partitions: int) -> None:
     where = f"{describe_instruction(instruction)} has sharding={sharding.to_text(metadata=False)}"
     requirement = f"; a program for {partitions} partitions must be partitioned already"
     if not is_whole(sharding):
-        raise UnsupportedError(f"{where}, which splits its value over partitions{requirement}")
+        raise UnsupportedError(codes.SHARDED_VALUE, f"{where}, which splits its value over partitions{requirement}")
     if instruction.op in _TRANSFERS and _has_device(sharding):
-        raise UnsupportedError(f"{where}, which binds a transfer to one partition{requirement}")
+        raise UnsupportedError(codes.SHARDED_VALUE, f"{where}, which binds a transfer to one partition{requirement}")
 
 
 def is_whole(sharding: Sharding) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.literal import check_numpy_limits
 from xlapy.base.shape import Shape
@@ -80,7 +81,7 @@ def _argument(shape: Shape, rng: np.random.Generator, special: bool, sizes: dict
         return random_array(dimensions, shape.dtype, rng, special)
     except MemoryError as error:
         raise InvalidArgumentError(
-            f"{where}, {shape.to_text(layout=False)}, does not fit in memory: {error}"
+            codes.OUT_OF_MEMORY, f"{where}, {shape.to_text(layout=False)}, does not fit in memory: {error}"
         ) from error
 
 
@@ -89,8 +90,9 @@ def _check_memory(shape: Shape, where: str) -> None:
     needed = shape.size * (shape.dtype.itemsize + _BYTES_WHILE_DRAWN)
     if needed > _MIN_CHECKED_BYTES and needed > (available := available_bytes()):
         raise InvalidArgumentError(
+            codes.OUT_OF_MEMORY,
             f"{where}, {shape.to_text(layout=False)}, does not fit in memory: drawing it takes {format_bytes(needed)}, "
-            f"{format_bytes(available)} are available"
+            f"{format_bytes(available)} are available",
         )
 
 

@@ -25,6 +25,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from xlapy.base import flags
+from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes import running as running_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
@@ -95,7 +97,9 @@ def bench(
     used. A ratio above 1 means that xlapy is faster. Run nothing else meanwhile.
     """
     if flags.get("cache_dir"):
-        raise InvalidArgumentError("programs would come from the cache: unset the flag cache_dir")
+        raise InvalidArgumentError(
+            codes.COMPILED_FOR_TIMING, "programs would come from the cache: unset the flag cache_dir"
+        )
     if output is not None:
         check_writable(output)
     with_xla = _has_xla(against)
@@ -125,7 +129,7 @@ def _has_xla(against: str | None) -> bool:
         return True
     if against is None:
         return False
-    raise UnsupportedError("XLA:CPU needs jax and jaxlib: pip install 'xlapy[xla]'")
+    raise UnsupportedError(codes.OPTIONAL_PACKAGE, "XLA:CPU needs jax and jaxlib: pip install 'xlapy[xla]'")
 
 
 def measure_apart(
@@ -160,7 +164,7 @@ def _measure(
     provide_elided_constants(module, elided_constants)
     count = module.config.replica_count * module.config.num_partitions
     if count > 1:
-        raise UnsupportedError(f"{file} runs on {count} devices; programs on one device are timed")
+        raise UnsupportedError(codes.SINGLE_DEVICE, f"{file} runs on {count} devices; programs on one device are timed")
     program = module.entry_computation.program_shape
     _check_memory(file, [*program.parameters, *program.parameters, program.result])
     client = Client("cpu")
@@ -201,8 +205,9 @@ def _check_memory(file: str, shapes: Sequence[Shape], further: int = 0) -> None:
     available = available_bytes()
     if needed > available:
         raise InvalidArgumentError(
+            running_codes.OUT_OF_MEMORY,
             f"{file} takes at least {format_bytes(needed)} of memory with arguments and copies, "
-            f"{format_bytes(available)} are available"
+            f"{format_bytes(available)} are available",
         )
 
 

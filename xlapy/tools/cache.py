@@ -10,6 +10,7 @@ from datetime import datetime
 import click
 
 from xlapy.base import flags
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.runtime.storage.compile_cache import CompileCache, named_cache
 from xlapy.runtime.system_memory import format_bytes
@@ -26,7 +27,9 @@ def cache(context: click.Context, folder: str | None) -> None:
 def _cache(folder: str | None) -> CompileCache:
     folder = folder or str(flags.get("cache_dir"))
     if not folder:
-        raise InvalidArgumentError("no cache is in use: set XLAPY_FLAGS=--cache_dir=DIR, or give --dir DIR")
+        raise InvalidArgumentError(
+            codes.CACHE_IN_USE, "no cache is in use: set XLAPY_FLAGS=--cache_dir=DIR, or give --dir DIR"
+        )
     return named_cache(folder)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import click
 
 from xlapy.analysis.correspondence import Correspondence, correspond
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import passes as cpu_passes
 from xlapy.hlo.instruction import Instruction
@@ -41,7 +42,7 @@ def diff(files: tuple[str, ...], by_pass: bool, pipeline: str | None) -> int:
         _show_passes(read_program(files[0]), pipeline)
         return 0
     if files == ("-", "-"):
-        raise InvalidArgumentError("standard input holds one module: give a file for the other")
+        raise InvalidArgumentError(codes.STANDARD_INPUT, "standard input holds one module: give a file for the other")
     left, right = map(read_program, files)
     lines = list(difference_lines(left, right))
     click.echo("\n".join(lines) if lines else "no difference but in names")

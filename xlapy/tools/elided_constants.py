@@ -15,6 +15,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.constants import has_all_elements
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.literal import Literal
 from xlapy.hlo.module import Module
@@ -57,8 +58,9 @@ def provide_elided_constants(module: Module, choice: str) -> None:
     size, available = sum(instruction.shape.byte_size for instruction in elided), available_bytes()
     if size > available:
         raise InvalidArgumentError(
+            codes.OUT_OF_MEMORY,
             f"out of memory: the elided constants of {module.name} take {format_bytes(size)}, "
-            f"{format_bytes(available)} are available"
+            f"{format_bytes(available)} are available",
         )
     for seed, instruction in enumerate(elided):
         literal = _filled(instruction.literal, np.random.default_rng([seed, _STREAM]))

@@ -19,6 +19,7 @@ from typing import IO, Any
 import click
 import numpy as np
 
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -42,7 +43,7 @@ def read_bytes(path: str) -> bytes:
     """Returns the bytes of a file that holds a program; `-` is standard input."""
     data = _read_standard_input() if path == "-" else _read_file(path)
     if len(data) > MAX_PROGRAM_BYTES:
-        raise InvalidArgumentError(f"{_shown(path)} is larger than {MAX_PROGRAM_BYTES} bytes")
+        raise InvalidArgumentError(codes.PROGRAM_FILE, f"{_shown(path)} is larger than {MAX_PROGRAM_BYTES} bytes")
     return data
 
 
@@ -62,7 +63,7 @@ def _read_file(path: str) -> bytes:
 
 def _read_standard_input() -> bytes:
     if sys.stdin is None:
-        raise InvalidArgumentError("standard input is closed")
+        raise InvalidArgumentError(codes.STANDARD_INPUT, "standard input is closed")
     data = sys.stdin.buffer.read(MAX_PROGRAM_BYTES + 1)
     context = click.get_current_context(silent=True)
     if context is not None and isinstance(context.obj, StandardInput):
@@ -88,7 +89,8 @@ def read_arguments(paths: Sequence[str], program: ProgramShape) -> list[Any]:
         ordered = [array for one in loaded for array in (one.values() if isinstance(one, dict) else [one])]
     if len(ordered) != len(leaves):
         raise InvalidArgumentError(
-            f"the program takes {len(leaves)} arrays, the input files hold {len(ordered)}: {program.to_text()}"
+            codes.INPUT_FILES,
+            f"the program takes {len(leaves)} arrays, the input files hold {len(ordered)}: {program.to_text()}",
         )
     typed = iter([_with_type(array, leaf) for array, leaf in zip(ordered, leaves, strict=True)])
     return [_nest(parameter, typed) for parameter in program.parameters]
@@ -99,7 +101,7 @@ def read_infeeds(path: str, shapes: Sequence[Shape]) -> list[Any]:
     order, one per leaf.
     """
     if not shapes:
-        raise InvalidArgumentError(f"{path}: the program has no infeed")
+        raise InvalidArgumentError(codes.INPUT_FILES, f"{path}: the program has no infeed")
     loaded = _load(path, [leaf for shape in shapes for _, leaf in shape.leaves() if leaf.is_array])
     arrays = list(loaded.values()) if isinstance(loaded, dict) else [loaded]
     values: list[Any] = []
@@ -109,8 +111,9 @@ def read_infeeds(path: str, shapes: Sequence[Shape]) -> list[Any]:
             return values
         if len(arrays) < len(leaves) or not leaves:
             raise InvalidArgumentError(
+                codes.INPUT_FILES,
                 f"{path}: infeed {len(values)} takes {len(leaves)} arrays "
-                f"({shape.to_text(layout=False)}), {len(arrays)} are left"
+                f"({shape.to_text(layout=False)}), {len(arrays)} are left",
             )
         typed = iter([_with_type(array, leaf) for array, leaf in zip(arrays, leaves, strict=False)])
         values.append(_nest(shape, typed))
@@ -127,7 +130,9 @@ def _by_name(entries: Mapping[str, Array], path: str, program: ProgramShape) -> 
             return [entries[name] for name in wanted]
         if given and len(set(wanted)) == len(wanted):
             missing = ", ".join(name for name in wanted if name not in entries)
-            raise InvalidArgumentError(f"{path} has no array named {missing}; it has {', '.join(entries)}")
+            raise InvalidArgumentError(
+                codes.INPUT_FILES, f"{path} has no array named {missing}; it has {', '.join(entries)}"
+            )
     return None
 
 

@@ -22,6 +22,7 @@ from importlib import import_module
 from types import ModuleType
 
 from xlapy.base.container import is_container
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError, ProtoError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
@@ -99,7 +100,7 @@ def read_module(
     """
     if is_container(data):
         raise InvalidArgumentError(
-            f"{name} is compiled: xlapy run takes it, it is not HLO text, a message or StableHLO"
+            codes.PROGRAM_FILE, f"{name} is compiled: xlapy run takes it, it is not HLO text, a message or StableHLO"
         )
     if form in (Format.PROTO, Format.HLO_PROTO):
         return _message(name, lambda: _proto().read_module(data, verify))
@@ -121,7 +122,7 @@ def _message(name: str, read: Callable[[], Module]) -> Module:
     try:
         return read()
     except ProtoError as error:
-        raise ProtoError(f"{name}: {error}") from error
+        raise ProtoError(error.code, f"{name}: {error.message}") from error
 
 
 def _stablehlo(program: str | bytes, name: str, argument_shapes: Sequence[Shape] | None) -> Module:
@@ -135,7 +136,9 @@ def _decoded(name: str, data: bytes, form: Format) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         what = {Format.HLO: "HLO text", Format.STABLEHLO: "MLIR text", Format.PROTO_TEXT: "text"}[form]
-        raise InvalidArgumentError(f"{name} is not {what}: byte {error.start} is not UTF-8") from error
+        raise InvalidArgumentError(
+            codes.PROGRAM_FILE, f"{name} is not {what}: byte {error.start} is not UTF-8"
+        ) from error
 
 
 def write_module(module: Module, form: Format) -> bytes:

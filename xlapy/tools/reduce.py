@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.debugging.reducing import Progress, reduce_module
 from xlapy.hlo.module import Module
@@ -93,8 +94,9 @@ def reduce(file: str, command: str, output: str | None, expect_exit: int, match:
         check = _Check(words, expect_exit, match, timeout, Path(folder))
         if not check(module):
             raise InvalidArgumentError(
+                codes.INTERESTING_PROGRAM,
                 f"the check does not find {file} interesting to begin with: {shlex.join(words)} must exit with "
-                f"{expect_exit} within {timeout:g} seconds" + (f" and print {match!r}" if match else "")
+                f"{expect_exit} within {timeout:g} seconds" + (f" and print {match!r}" if match else ""),
             )
         _write(target, module)
         best = _reduce(module, check, target, console)

@@ -23,7 +23,7 @@ class ExampleKind(Enum):
     PYTHON = "python"
     """A Python program, with `np`, `xla` and `ops` imported. Its last statement raises the error."""
     COMMAND = "sh"
-    """A line of the shell. Its message ends with the code."""
+    """Lines of a shell. The message of the last one ends with the code."""
 
 
 class CodeExample(NamedTuple):

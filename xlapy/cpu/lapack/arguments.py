@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.cpu.lapack.openblas import function_address, symbol_of
 from xlapy.cpu.program.thunks import LibraryScratch
@@ -169,7 +170,10 @@ class _Layout:
         asked = [word for word in self.words if word in self.types and word not in fixed]
         sizes = {**fixed, **(self.asked(asked) if asked else {})}
         if max(sizes.values(), default=0) >= 2**31:
-            raise UnsupportedError(f"{self.call.symbol} of {dict(self.call.sizes)} needs more workspace than it counts")
+            raise UnsupportedError(
+                codes.LAPACK_WORKSPACE,
+                f"{self.call.symbol} of {dict(self.call.sizes)} needs more workspace than it counts",
+            )
         return sizes
 
     def fixed(self, word: str) -> int:

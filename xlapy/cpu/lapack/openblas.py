@@ -14,6 +14,7 @@ import importlib.util
 from pathlib import Path
 
 from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 
 _PACKAGE = "scipy_openblas32"
@@ -48,7 +49,10 @@ def _library() -> ctypes.CDLL:
     folders = () if package is None else package.submodule_search_locations or ()
     files = [file for folder in folders for file in sorted(Path(folder, "lib").glob("libscipy_openblas*.so"))]
     if not files:
-        raise UnsupportedError("linear algebra on cpu needs the package scipy-openblas32, which is not installed")
+        raise UnsupportedError(
+            codes.LINEAR_ALGEBRA_LIBRARY,
+            "linear algebra on cpu needs the package scipy-openblas32, which is not installed",
+        )
     library = ctypes.CDLL(str(files[0]), mode=ctypes.RTLD_LOCAL)
     library.scipy_openblas_set_num_threads(1)
     return library

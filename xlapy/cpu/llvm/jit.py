@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.logging import logger
 from xlapy.cpu.compile_trace import CompileTrace
@@ -174,7 +175,10 @@ def compile_simpler(
             continue
         logger.warning("%s; its code is generated %s, and may be slower", problem, form)
         return code
-    raise UnsupportedError(f"{problem}, and with simpler forms of code (flags --compile_timeout, --compile_memory)")
+    raise UnsupportedError(
+        codes.CODE_GENERATION_LIMITS,
+        f"{problem}, and with simpler forms of code (flags --compile_timeout, --compile_memory)",
+    )
 
 
 def compile_unoptimized(text: str, exports: list[str], imports: Mapping[str, Symbol]) -> Code:

@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.llvm.vectors.tile_permission import permit_tiles
 
@@ -106,7 +107,7 @@ def _limited(max_isa: str) -> Processor:
         return host_processor()
     level = LEVELS.get(max_isa.upper())
     if level is None:
-        raise InvalidArgumentError(f"flag --max_isa is one of {', '.join(LEVELS)}, not {max_isa!r}")
+        raise InvalidArgumentError(codes.FLAG_CHOICE, f"flag --max_isa is one of {', '.join(LEVELS)}, not {max_isa!r}")
     if "sse2" not in host_processor().features:  # the levels are those of x86-64
         return host_processor()
     return Processor(level.name, level.features & host_processor().features)

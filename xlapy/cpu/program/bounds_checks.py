@@ -15,6 +15,7 @@ import numpy as np
 
 from xlapy.analysis.memory.graph import ALIGNMENT
 from xlapy.base.element_types import S64
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.bounds_records import BoundsChecks
@@ -64,6 +65,7 @@ def _check(thunk: Thunk, accessed: AccessedRange) -> None:
     end = accessed.offset + accessed.size
     if accessed.offset < 0 or end > accessed.capacity:
         raise ExecutionError(
+            codes.ACCESS_BOUNDS,
             f"{thunk.op_name or type(thunk).__name__}: {accessed.what} reaches from byte {accessed.offset} to {end} of "
-            f"{accessed.capacity} bytes; this is an error of the compiler, not of the program"
+            f"{accessed.capacity} bytes; this is an error of the compiler, not of the program",
         )

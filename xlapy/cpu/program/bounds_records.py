@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.thunks import BoundsThunk
@@ -32,9 +33,10 @@ class CheckedAccess:
         """Returns the error of an access to an element, or to a vector that begins with it."""
         memory = "memory of the kernel" if self.slice_ is None else str(self.slice_)
         return ExecutionError(
+            codes.ACCESS_BOUNDS,
             f"{self.op_name}: kernel {self.kernel} {self.verb} element {element} of {self.buffer.name} ({memory}), "
             f"which has {self.size} elements of {self.buffer.type.byte_size} bytes; this is an error of the compiler, "
-            "not of the program"
+            "not of the program",
         )
 
 

@@ -22,6 +22,7 @@ from xlapy.analysis.effects import draws_random_numbers
 from xlapy.analysis.integer_ranges import assumed_ranges
 from xlapy.analysis.structural_numbering import StructuralNumbering
 from xlapy.base.element_types import U8
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters import random_state
@@ -332,7 +333,7 @@ class LoweringContext:
             self.add_host_callback(instruction, "its operation has no native form")
         else:
             name = f"{instruction.name} ({instruction.op.name})"
-            raise UnsupportedError(f"{name} runs on cpu only together with its other half")
+            raise UnsupportedError(codes.ASYNC_HALF, f"{name} runs on cpu only together with its other half")
 
     def add_host_callback(self, instruction: Instruction, reason: str) -> None:
         """Lets the host compute an instruction; raises `UnsupportedError` if the interpreter does not evaluate it.

@@ -18,6 +18,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.aliasing import array_leaves
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.bounds_checks import bounds_error
@@ -132,7 +133,7 @@ class HostCallbackHandler:
     def failure(self) -> BaseException:
         """Returns and forgets the error that ended native code; without one, the run was canceled."""
         error, self._error = self._error, None
-        return error or ExecutionError("the run is canceled")
+        return error or ExecutionError(codes.CANCELED, "the run is canceled")
 
     def _statuses(self) -> Generator[int, int, None]:
         """Executes each callback whose number is sent; yields 0, or 1 if it failed.
@@ -158,7 +159,7 @@ class HostCallbackHandler:
         """Executes a callback. A negative number says that there was no memory for a message of the thunk ~number."""
         if number < 0:
             what = describe_instruction(self._program.host_calling_thunks[~number].instruction)
-            raise ExecutionError(f"{what}: out of memory for a message")
+            raise ExecutionError(codes.OUT_OF_MEMORY, f"{what}: out of memory for a message")
         thunk = self._program.host_calling_thunks[number % HOST_WAIT_OFFSET]
         if number >= HOST_WAIT_OFFSET:
             self._monitor.check_host_wait(thunk.instruction, wait_count(self._shared, self.device))
@@ -218,8 +219,9 @@ class HostCallbackHandler:
                 return rule_of(instruction)(self._context, instruction, values)
         except MemoryError as error:
             raise ExecutionError(
+                codes.OUT_OF_MEMORY,
                 f"{instruction.name} ({instruction.op.name}): out of memory for a value of shape "
-                f"{instruction.shape.to_text(layout=False)}"
+                f"{instruction.shape.to_text(layout=False)}",
             ) from error
 
     # -- arrays

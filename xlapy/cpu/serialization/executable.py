@@ -32,6 +32,7 @@ import numpy as np
 
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.container import MALFORMED, Container, compress, expand, pack, unpack
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.shape import Shape
 from xlapy.base.version import VERSION
@@ -116,7 +117,9 @@ def serialize_program(compiled: Compiled | LoadedProgram) -> bytes:
         return compiled.image
     program, code = compiled.program, compiled.code
     if program.bounds_checks is not None:
-        raise UnsupportedError(f"{program.name} checks bounds: such programs cannot be serialized")
+        raise UnsupportedError(
+            codes.SERIALIZABLE_PROGRAM, f"{program.name} checks bounds: such programs cannot be serialized"
+        )
     imports = code.imports.keys() - set(NAMES)  # linking finds runtime functions by itself
     objects = imported_object_files(imports)
     header = {
@@ -161,7 +164,9 @@ def deserialize_program(image: bytes, source: Callable[[], Module]) -> LoadedPro
             restore_callbacks(program, callbacks, _optimized_module(container))
         code = link_objects(_images(container), ["xlapy_run"], imports)
     except (*MALFORMED, RuntimeError) as error:
-        raise InvalidArgumentError(f"the {KIND} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise InvalidArgumentError(
+            codes.SERIALIZED_BYTES, f"the {KIND} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
     return LoadedProgram(program, code, image, source)
 
 
@@ -171,13 +176,14 @@ def _check_origin(header: Mapping[str, Any]) -> None:
     if differing:
         name = differing[0]
         raise InvalidArgumentError(
-            f"{header['name']} was compiled with {name} {made.get(name)}, this is {name} {here[name]}: compile it again"
+            codes.SERIALIZED_COMPILER,
+            f"{header['name']} was compiled with {name} {made.get(name)}, this is {name} {here[name]}",
         )
     lacking = [name for name in header["features"] if name not in host_processor().features]
     if lacking:
         raise UnsupportedError(
-            f"{header['name']} was compiled for a processor with {', '.join(lacking)}, which this one lacks: "
-            "compile it again here"
+            codes.SERIALIZED_PROCESSOR,
+            f"{header['name']} was compiled for a processor with {', '.join(lacking)}, which this one lacks",
         )
 
 

@@ -19,6 +19,8 @@ import numpy as np
 
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import Array
+from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.errors import ParseError
 from xlapy.base.shape_fields import bounded_product
 
 Attribute = Any
@@ -52,24 +54,31 @@ def read_attributes(text: str) -> dict[str, Attribute]:
     if cursor.at_end():
         return {}
     if not cursor.peek("{"):
-        cursor.fail(f"expected a dictionary {{name = value, ...}}, found {cursor.describe_next()}")
+        cursor.fail(
+            codes.CALL_ATTRIBUTES, f"expected a dictionary {{name = value, ...}}, found {cursor.describe_next()}"
+        )
     found = _dictionary(cursor, 1)
     cursor.expect_end("dictionary")
     return found
 
 
+def without_code(error: ParseError) -> str:
+    """Returns the text of an error of `read_attributes` without its code, for the message of an error with a code."""
+    return str(error).replace(f" [{error.code}]", "", 1)
+
+
 def _dictionary(cursor: Cursor, depth: int) -> dict[str, Attribute]:
     if depth > _DEEPEST:
-        cursor.fail(f"dictionaries are nested more than {_DEEPEST} deep")
+        cursor.fail(codes.CALL_ATTRIBUTES, f"dictionaries are nested more than {_DEEPEST} deep")
     found: dict[str, Attribute] = {}
 
     def entry() -> None:
         start = cursor.skip()
         name = cursor.consume(_NAME) or _string(cursor).decode(errors="surrogateescape")
         if name in found:
-            cursor.fail_at(start, f"the attribute {name} is given twice")
+            cursor.fail_at(start, codes.CALL_ATTRIBUTES, f"the attribute {name} is given twice")
         if not cursor.accept("="):
-            cursor.fail(f"{name} is a unit attribute; attributes of a call need a value")
+            cursor.fail(codes.CALL_ATTRIBUTES, f"{name} is a unit attribute; attributes of a call need a value")
         found[name] = _value(cursor, name, depth)
 
     _entries(cursor, "{", "}", entry)
@@ -108,8 +117,9 @@ def _value(cursor: Cursor, name: str, depth: int) -> Attribute:
 def _unknown(cursor: Cursor, name: str, start: int) -> NoReturn:
     cursor.position = start
     cursor.fail(
+        codes.CALL_ATTRIBUTES,
         f"{name} must be a number, true or false, a string, array<...>, dense<...> or a dictionary, "
-        f"found {cursor.describe_next()}"
+        f"found {cursor.describe_next()}",
     )
 
 
@@ -119,7 +129,7 @@ def _unknown(cursor: Cursor, name: str, start: int) -> NoReturn:
 def _string(cursor: Cursor) -> bytes:
     text = cursor.consume(_STRING)
     if text is None:
-        cursor.fail(f"expected a name or a string, found {cursor.describe_next()}")
+        cursor.fail(codes.CALL_ATTRIBUTES, f"expected a name or a string, found {cursor.describe_next()}")
     return _ESCAPE.sub(_unescaped, text[1:-1].encode(errors="surrogateescape"))
 
 
@@ -144,7 +154,11 @@ def _number(cursor: Cursor) -> Attribute:
 
 def _type(cursor: Cursor, spelled: str, place: int) -> np.dtype[Any]:
     if spelled not in _TYPES:
-        cursor.fail_at(place, f"{spelled!r} is not a type of attributes; types are {', '.join(_TYPES)}, and i1")
+        cursor.fail_at(
+            place,
+            codes.CALL_ATTRIBUTES,
+            f"{spelled!r} is not a type of attributes; types are {', '.join(_TYPES)}, and i1",
+        )
     return _TYPES[spelled]
 
 
@@ -156,7 +170,9 @@ def _converted(cursor: Cursor, text: str, dtype: np.dtype[Any], start: int) -> A
             return dtype.type(text)
     if "0x" not in text or text.startswith("-"):
         cursor.fail_at(
-            start, f"{text} is an integer, {dtype.name} takes a number with a point or the bits in hexadecimal"
+            start,
+            codes.CALL_ATTRIBUTES,
+            f"{text} is an integer, {dtype.name} takes a number with a point or the bits in hexadecimal",
         )
     bits = np.dtype(f"uint{8 * dtype.itemsize}")
     return np.array(_wrapped(cursor, _integer(cursor, text, start), bits, start)).view(dtype)[()]
@@ -164,9 +180,9 @@ def _converted(cursor: Cursor, text: str, dtype: np.dtype[Any], start: int) -> A
 
 def _integer(cursor: Cursor, text: str, start: int) -> int:
     if "." in text:
-        cursor.fail_at(start, f"{text} is not an integer")
+        cursor.fail_at(start, codes.CALL_ATTRIBUTES, f"{text} is not an integer")
     if len(text) > 30:
-        cursor.fail_at(start, "an integer of more than 64 bits")
+        cursor.fail_at(start, codes.CALL_ATTRIBUTES, "an integer of more than 64 bits")
     return int(text, 16 if "0x" in text else 10)
 
 
@@ -175,7 +191,7 @@ def _wrapped(cursor: Cursor, value: int, dtype: np.dtype[Any], start: int) -> An
     bits = 8 * dtype.itemsize
     lowest = 0 if dtype.kind == "u" else -(1 << bits - 1)
     if not lowest <= value < 1 << bits:
-        cursor.fail_at(start, f"{value} does not fit in {bits} bits")
+        cursor.fail_at(start, codes.CALL_ATTRIBUTES, f"{value} does not fit in {bits} bits")
     return np.array(value % (1 << bits), f"uint{bits}").view(dtype)[()]
 
 
@@ -188,7 +204,9 @@ def _array(cursor: Cursor) -> Array:
     place = cursor.skip()
     dtype = _type(cursor, cursor.consume(_TYPE) or "", place)
     if dtype.kind == "u":
-        cursor.fail_at(place, f"array<...> holds signed or floating-point numbers, not {dtype.name}")
+        cursor.fail_at(
+            place, codes.CALL_ATTRIBUTES, f"array<...> holds signed or floating-point numbers, not {dtype.name}"
+        )
     elements: list[Any] = []
     if cursor.accept(":"):
         elements.append(_element(cursor, dtype))
@@ -202,7 +220,7 @@ def _element(cursor: Cursor, dtype: np.dtype[Any]) -> Any:
     start = cursor.skip()
     text = cursor.consume(_NUMBER)
     if text is None:
-        cursor.fail(f"expected a number, found {cursor.describe_next()}")
+        cursor.fail(codes.CALL_ATTRIBUTES, f"expected a number, found {cursor.describe_next()}")
     return _converted(cursor, text, dtype, start)
 
 
@@ -223,20 +241,20 @@ def _dense(cursor: Cursor) -> Array:
     if len(elements) == 1 and count > 1:
         return np.repeat(elements, count)
     if len(elements) != count:
-        cursor.fail_at(start, f"dense<...> has {len(elements)} elements, its type {count}")
+        cursor.fail_at(start, codes.CALL_ATTRIBUTES, f"dense<...> has {len(elements)} elements, its type {count}")
     return elements
 
 
 def _nested(cursor: Cursor, tokens: list[tuple[str, int]], depth: int) -> None:
     if depth > _DEEPEST:
-        cursor.fail(f"dense<...> is nested more than {_DEEPEST} deep")
+        cursor.fail(codes.CALL_ATTRIBUTES, f"dense<...> is nested more than {_DEEPEST} deep")
     if cursor.peek("["):
         _entries(cursor, "[", "]", lambda: _nested(cursor, tokens, depth + 1))
         return
     start = cursor.skip()
     text = cursor.consume(_NUMBER)
     if text is None:
-        cursor.fail(f"expected a number, found {cursor.describe_next()}")
+        cursor.fail(codes.CALL_ATTRIBUTES, f"expected a number, found {cursor.describe_next()}")
     tokens.append((text, start))
 
 
@@ -245,9 +263,11 @@ def _raw(cursor: Cursor, raw: bytes, dtype: np.dtype[Any], start: int) -> Array:
     try:
         data = bytes.fromhex(raw.removeprefix(b"0x").decode("ascii"))
     except ValueError:
-        cursor.fail_at(start, "the elements of dense<...> are not a hexadecimal string")
+        cursor.fail_at(start, codes.CALL_ATTRIBUTES, "the elements of dense<...> are not a hexadecimal string")
     if len(data) % dtype.itemsize:
-        cursor.fail_at(start, f"{len(data)} bytes are not a multiple of the size of {dtype.name}")
+        cursor.fail_at(
+            start, codes.CALL_ATTRIBUTES, f"{len(data)} bytes are not a multiple of the size of {dtype.name}"
+        )
     return np.frombuffer(data, dtype).copy()
 
 
@@ -255,7 +275,7 @@ def _tensor(cursor: Cursor) -> tuple[np.dtype[Any], int]:
     """Parses `: tensor<2x2xi32>` and returns the element type and the number of elements."""
     cursor.expect(":", "after dense<...>")
     if not cursor.accept_word("tensor") and not cursor.accept_word("vector"):
-        cursor.fail("expected a type tensor<...> after dense<...>")
+        cursor.fail(codes.CALL_ATTRIBUTES, "expected a type tensor<...> after dense<...>")
     cursor.expect("<", "after tensor")
     sizes = [int(size[:18]) for size in (cursor.consume(_SIZES) or "").split("x") if size]
     place = cursor.skip()
@@ -263,5 +283,9 @@ def _tensor(cursor: Cursor) -> tuple[np.dtype[Any], int]:
     cursor.expect(">", "after tensor<")
     count = bounded_product(sizes)
     if count > _MAX_ELEMENTS:
-        cursor.fail_at(place, f"an attribute has at most {_MAX_ELEMENTS} elements, the sizes {sizes[:8]} give more")
+        cursor.fail_at(
+            place,
+            codes.CALL_ATTRIBUTES,
+            f"an attribute has at most {_MAX_ELEMENTS} elements, the sizes {sizes[:8]} give more",
+        )
     return dtype, count

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.custom_calls.ffi import objects
 from xlapy.custom_calls.ffi import structures as c
@@ -121,7 +122,7 @@ def call_handler(
     try:
         error = _HANDLER(handler)(ctypes.addressof(structure))
         if error:
-            raise ExecutionError(objects.take_error_text(error))
+            raise ExecutionError(codes.FAILED_TARGET, objects.take_error_text(error))
         if structure.future:
             await_future(frame, timeout, canceled)
     finally:
@@ -134,14 +135,14 @@ def await_future(frame: Frame, timeout: float, canceled: threading.Event | None)
     try:
         future = objects.find_future(handle)
     except objects.FfiError as error:
-        raise ExecutionError(f"{error}: it returned one that it did not create") from error
+        raise ExecutionError(codes.TARGET_FUTURE, f"{error}: it returned one that it did not create") from error
     if not _wait_until_done(future, timeout, canceled):
         frame.is_abandoned = True
         _abandoned.append(frame)
-        raise ExecutionError(f"its future was not completed within {timeout:g} seconds")
+        raise ExecutionError(codes.TARGET_FUTURE, f"its future was not completed within {timeout:g} seconds")
     objects.forget_future(handle)
     if future.error is not None:
-        raise ExecutionError(future.error)
+        raise ExecutionError(codes.FAILED_TARGET, future.error)
 
 
 def _wait_until_done(future: Future, timeout: float, canceled: threading.Event | None) -> bool:
@@ -166,10 +167,13 @@ def check_version(name: str, handler: int) -> None:
     frame.structure.stage = Stage.EXECUTE
     error = _HANDLER(handler)(ctypes.addressof(frame.structure))
     if error:
-        raise InvalidArgumentError(f"target {name!r} does not report its version: {objects.take_error_text(error)}")
+        raise InvalidArgumentError(
+            codes.INTERFACE_VERSION, f"target {name!r} does not report its version: {objects.take_error_text(error)}"
+        )
     version = metadata.api_version.major_version, metadata.api_version.minor_version
     if not c.OLDEST_VERSION <= version <= c.API_VERSION:
         shown, oldest, newest = (".".join(map(str, v)) for v in (version, c.OLDEST_VERSION, c.API_VERSION))
         raise InvalidArgumentError(
-            f"target {name!r} is built for version {shown} of the typed interface; supported are {oldest} to {newest}"
+            codes.INTERFACE_VERSION,
+            f"target {name!r} is built for version {shown} of the typed interface; supported are {oldest} to {newest}",
         )

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from xlapy.base.element_types import C64, C128, F32, F64, S32, PrimitiveType
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import InvalidArgumentError, ParseError, UnsupportedError
-from xlapy.custom_calls.ffi.attributes import read_attributes
+from xlapy.custom_calls.ffi.attributes import read_attributes, without_code
 from xlapy.hlo.instruction import Instruction, describe_instruction
 
 _PREFIXES = {"s": F32, "d": F64, "c": C64, "z": C128}
@@ -150,7 +151,9 @@ def lapack_call(instruction: Instruction) -> LapackCall:
 
 
 def _refuse(instruction: Instruction, what: str) -> NoReturn:
-    raise UnsupportedError(f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r} {what}")
+    raise UnsupportedError(
+        codes.LAPACK_CALL, f"{describe_instruction(instruction)}: target {instruction.custom_call_target!r} {what}"
+    )
 
 
 def _named(values: Mapping[str, Any]) -> str:
@@ -165,7 +168,8 @@ def _attributes(instruction: Instruction, routine: str) -> tuple[dict[str, str],
         given = read_attributes(instruction.backend_config or "{}")
     except ParseError as error:
         raise InvalidArgumentError(
-            f"{describe_instruction(instruction)}: its backend_config is not a dictionary: {error}"
+            codes.CALL_ATTRIBUTES,
+            f"{describe_instruction(instruction)}: its backend_config is not a dictionary: {without_code(error)}",
         ) from error
     letters = _LETTERS.get(routine, {})
     wanted = {*letters, *_OTHERS.get(routine, ())}

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xlapy import opcodes
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
 from xlapy.debugging.bisecting.kernels import KernelFault, find_kernel
 from xlapy.debugging.bisecting.pass_reduction import ReducedProgram, reduce_program_for_pass
@@ -118,17 +119,20 @@ def bisect(
 
 def _check(module: Module, arguments: Sequence[Sequence[Any]], settings: BisectSettings) -> None:
     if settings.against not in ("interpreter", "xla"):
-        raise InvalidArgumentError(f"the reference is the interpreter or xla, not {settings.against!r}")
+        raise InvalidArgumentError(codes.CHOICE, f"the reference is the interpreter or xla, not {settings.against!r}")
     if settings.against == "xla" and len(arguments) > 1:
-        raise UnsupportedError(f"{module.name} runs on {len(arguments)} devices; XLA runs programs on one")
+        raise UnsupportedError(
+            codes.SINGLE_DEVICE, f"{module.name} runs on {len(arguments)} devices; XLA runs programs on one"
+        )
     for instruction in module.instructions():
         attributes = instruction.attributes
         if instruction.op in _HOST_QUEUE_OPCODES or (
             isinstance(attributes, ChannelAttributes) and attributes.is_host_transfer
         ):
             raise UnsupportedError(
+                codes.HOST_EXCHANGE,
                 f"{instruction.name} ({instruction.op.name}) exchanges data with the host: such programs cannot be "
-                "bisected, because bisecting runs a program many times"
+                "bisected, because bisecting runs a program many times",
             )
 
 
@@ -175,13 +179,15 @@ class _Search:
         )
         if not against_xla:
             if isinstance(interpreted, ProgramFault):
-                raise ExecutionError(f"the interpreter gives no result to compare with: {interpreted.message}")
+                raise ExecutionError(
+                    codes.REFERENCE_RESULT, f"the interpreter gives no result to compare with: {interpreted.message}"
+                )
             self.expected = interpreted
             return True
         self.report_progress("running the program on XLA")
         reference = self.session.run_xla(text)
         if isinstance(reference, ProgramFault):
-            raise ExecutionError(f"XLA gives no result to compare with: {reference.message}")
+            raise ExecutionError(codes.REFERENCE_RESULT, f"XLA gives no result to compare with: {reference.message}")
         if isinstance(interpreted, ProgramFault):
             self.result.fault = interpreted
         else:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.loading import load_user_code
 from xlapy.cpu import compiler
@@ -130,7 +131,9 @@ def _pass_at(passes: Sequence[Pass], positions: dict[int, str], position: str) -
         if isinstance(pass_, Fixpoint) and position.startswith(f"{positions[id(pass_)]}."):
             return _pass_at(pass_.passes, positions, position)
     known = ", ".join(f"{positions[id(pass_)]} {pass_.name}" for pass_ in passes)
-    raise InvalidArgumentError(f"the pipeline has no pass at position {position}; there are {known}")
+    raise InvalidArgumentError(
+        codes.PASS_POSITION, f"the pipeline has no pass at position {position}; there are {known}"
+    )
 
 
 def _full_text(module: Module) -> str:

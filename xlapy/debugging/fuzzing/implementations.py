@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import native_opcodes
 from xlapy.debugging.fuzzing import known_divergences
@@ -180,12 +181,15 @@ def find_implementation(name: str) -> Implementation:
     if name == XLA:
         if find_spec("jaxlib") is None or find_spec("jax") is None:
             raise InvalidArgumentError(
+                codes.OPTIONAL_PACKAGE,
                 "XLA is not installed here: pip install 'xlapy[xla]', or compare with a platform of xlapy: "
-                + ", ".join(platform_names())
+                + ", ".join(platform_names()),
             )
         return XLA_CPU
     if name not in platform_names():
-        raise InvalidArgumentError(f"no implementation {name!r}; there are {', '.join([XLA, *platform_names()])}")
+        raise InvalidArgumentError(
+            codes.CHOICE, f"no implementation {name!r}; there are {', '.join([XLA, *platform_names()])}"
+        )
     implementation = Implementation(name, f"{__name__}:run_on_platform", {"platform": name})
     return replace(implementation, **_CPU) if name == "cpu" else implementation
 

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
+from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.code import split_code
 from xlapy.base.errors import ExecutionError
 from xlapy.debugging.fuzzing.server import write_frame
 
@@ -79,9 +81,9 @@ class Worker:
                     on_message(value)
                 kind, value = self._answer(process)
         except (BrokenPipeError, EOFError):
-            raise WorkerDied(self._death_message(process)) from None
+            raise WorkerDied(codes.WORKER, self._death_message(process)) from None
         if kind == "error":
-            raise WorkerError(str(value))
+            raise WorkerError(split_code(str(value))[1] or codes.WORKER, str(value))
         return value
 
     def close(self) -> None:
@@ -127,7 +129,7 @@ class Worker:
             ready, _, _ = select.select([handle], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 self.close()
-                raise WorkerTimeout(f"no answer within {self.seconds:g} seconds")
+                raise WorkerTimeout(codes.WORKER, f"no answer within {self.seconds:g} seconds")
             piece = os.read(handle, min(_READ_BYTES, size - len(data)))
             if not piece:
                 raise EOFError

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 
 _MODULES = {
@@ -54,7 +55,7 @@ def format_names() -> tuple[str, ...]:
 def find_format(name: str) -> HostileFormat:
     """Returns the format of a name. Raises `InvalidArgumentError` if there is none."""
     if name not in _MODULES:
-        raise InvalidArgumentError(f"no format {name!r}; there are {', '.join(_MODULES)}")
+        raise InvalidArgumentError(codes.CHOICE, f"no format {name!r}; there are {', '.join(_MODULES)}")
     formats: Sequence[HostileFormat] = import_module(f"xlapy.debugging.hostile.{_MODULES[name]}").FORMATS
     return next(format_ for format_ in formats if format_.name == name)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import C64, C128, F32, F64, S32, PrimitiveType
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import ParseError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.custom_calls.ffi.attributes import read_attributes
@@ -93,7 +93,7 @@ def reads_lower(instruction: Instruction) -> bool:
     first = instruction.backend_config.split(",")[0].strip()
     if first not in ("0", "1"):
         raise UnsupportedError(
-            codes.BUILTIN_CONFIG,
+            codes.BUILT_IN_CALL,
             f"{describe_instruction(instruction)}: the backend_config of Eigh begins with 1 (lower triangle) or 0, "
             f"given {first!r}",
         )
@@ -126,11 +126,10 @@ def approx_top_k_of(instruction: Instruction) -> tuple[int, int]:
         attributes = read_attributes(instruction.backend_config)
         dimension = int(attributes["reduction_dim"])
     except (ParseError, KeyError, TypeError, ValueError) as error:
-        reason = error.message if isinstance(error, ParseError) else error
         raise UnsupportedError(
-            codes.BUILTIN_CONFIG,
+            codes.BUILT_IN_CALL,
             f"{describe_instruction(instruction)}: the backend_config of ApproxTopK must have a number reduction_dim: "
-            f"{reason}",
+            f"{error}",
         ) from error
     first = instruction.shape.tuple_shapes[0] if instruction.shape.is_tuple else instruction.shape
     in_range = first.is_array and 0 <= dimension < first.rank

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import UnsupportedError, XlaError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
@@ -35,16 +35,14 @@ def parse_program(instruction: Instruction) -> Module:
     try:
         module = _parsed(instruction.backend_config or "")
     except XlaError as error:
-        raise UnsupportedError(
-            codes.BUILTIN_CONFIG, f"{where} takes HLO text as its backend_config: {error.message}"
-        ) from error
+        raise UnsupportedError(codes.BUILT_IN_CALL, f"{where} takes HLO text as its backend_config: {error}") from error
     program = module.entry_computation.program_shape
     wanted = (*program.parameters, program.result)
     given = (*instruction.operand_shapes, instruction.shape)
     if len(wanted) != len(given) or not all(w.compatible(g) for w, g in zip(wanted, given, strict=True)):
         *operands, result = (shape.to_text(layout=False) for shape in given)
         raise UnsupportedError(
-            codes.BUILTIN_SIGNATURE,
+            codes.BUILT_IN_CALL,
             f"{where} evaluates a program of {program.to_text()}, given ({', '.join(operands)}) and {result}",
         )
     return module

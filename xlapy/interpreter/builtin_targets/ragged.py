@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import Context, Value
@@ -40,7 +40,7 @@ def check_ragged_slices(instruction: Instruction) -> None:
         is_valid = False
     if not is_valid:
         raise UnsupportedError(
-            codes.BUILTIN_SIGNATURE,
+            codes.BUILT_IN_CALL,
             f"{describe_instruction(instruction)}: {RAGGED_SLICES_TARGET} takes four arrays of integers of one shape, "
             "which it returns, and a backend_config of the passes",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 
@@ -14,7 +14,7 @@ def require_signature(instruction: Instruction, matches: bool, signature: str) -
     given = ", ".join(shape.to_text(layout=False) for shape in instruction.operand_shapes)
     target = instruction.custom_call_target
     raise UnsupportedError(
-        codes.BUILTIN_SIGNATURE,
+        codes.BUILT_IN_CALL,
         f"{describe_instruction(instruction)}: {target} takes {signature}, given ({given}) and "
         f"{instruction.shape.to_text(layout=False)}",
     )

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy.base.element_types import C64, C128, F32, F64, S32, S64
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import Context, Value
@@ -31,7 +31,7 @@ def check_csr_product(instruction: Instruction) -> None:
         return
     given = ", ".join(shape.to_text(layout=False) for shape in instruction.operand_shapes)
     raise UnsupportedError(
-        codes.BUILTIN_SIGNATURE,
+        codes.BUILT_IN_CALL,
         f"{describe_instruction(instruction)}: {CSR_TARGET} takes a[e], i[m+1], i[e] and a[k] or a[k,n] with i of s32 "
         f"or s64, and "
         f"returns a[m] or a[m,n]; given ({given}) and {instruction.shape.to_text(layout=False)}",
@@ -70,8 +70,7 @@ def call_csr_product(_: Context, instruction: Instruction, values: Sequence[Valu
         column = columns[used][outside][0]
         raise ExecutionError(
             codes.SPARSE_INDICES,
-            f"{describe_instruction(instruction)}: an element is in column {column}, but there are "
-            f"{len(dense)} columns",
+            f"{describe_instruction(instruction)}: an element is in column {column} of {len(dense)} columns",
         )
     terms = elements[used].reshape(-1, *[1] * (dense.ndim - 1)) * dense[columns[used]]
     result = np.zeros(instruction.shape.dimensions, elements.dtype)

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.structs import fields, structure
 from xlapy.runtime.engine.launch_errors import error_record
@@ -88,4 +89,4 @@ def _required_fields(name: str) -> Sequence[str]:
 def _check(values: Any, needed: Sequence[str]) -> None:
     for field in needed:
         if not getattr(values, field):
-            raise InvalidArgumentError(f"PJRT_{type(values).__name__}: {field} is null")
+            raise InvalidArgumentError(codes.NULL_POINTER, f"PJRT_{type(values).__name__}: {field} is null")

@@ -6,6 +6,7 @@ Does not depend on buffers.
 from __future__ import annotations
 
 from xlapy.base.element_types import ALL_TYPES, PrimitiveType
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import UnsupportedError
 
 _NUMBERS = {type: number for type in ALL_TYPES if (number := type.protocol_numbers.pjrt) is not None}
@@ -21,7 +22,7 @@ def type_of(number: int) -> PrimitiveType:
     """The element type with one of PJRT's numbers; `UnsupportedError` if arrays cannot have it."""
     element_type = _ARRAY_TYPES.get(number)
     if element_type is None:
-        raise UnsupportedError(f"arrays of PJRT's element type {number} are not known to xlapy")
+        raise UnsupportedError(codes.BUFFER_TYPE, f"arrays of PJRT's element type {number} are not known to xlapy")
     return element_type
 
 

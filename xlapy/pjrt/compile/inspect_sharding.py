@@ -17,6 +17,7 @@ from jax._src.interpreters import mlir
 from jaxlib import xla_client
 from jaxlib.mlir import ir
 
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.sharding import Sharding
@@ -67,4 +68,4 @@ def inspect(call: Instruction, sharding: Sharding) -> None:
     try:
         handler(xla_client.HloSharding.from_proto(jax_message))
     except Exception as error:
-        raise ExecutionError(f"Error calling inspect_sharding: {error}") from error
+        raise ExecutionError(codes.SHARDING_CALLBACK, f"Error calling inspect_sharding: {error}") from error

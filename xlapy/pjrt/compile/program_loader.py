@@ -20,6 +20,7 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
 from xlapy import opcodes
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.logging import logger
@@ -94,7 +95,9 @@ def load_program(code: bytes, format: str, partitions: int = 1) -> PartitionedPr
     if format == "hlo":
         return PartitionedProgram(Module.from_proto(code, verify=False))
     if format != "mlir":
-        raise UnsupportedError(f"programs of format {format!r} are not supported; mlir and hlo are")
+        raise UnsupportedError(
+            codes.PROGRAM_FORMAT, f"programs of format {format!r} are not supported; mlir and hlo are"
+        )
     arguments, results = (
         _requested_placements(code)
         if _MEMORY_KIND_ATTRIBUTE.encode() in code or _LAYOUT_ATTRIBUTE.encode() in code
@@ -129,7 +132,7 @@ def _read_with_jaxlib(code: bytes) -> Module:
             bytecode = bytes(mlir.module_to_bytecode(_parsed(code, context)))
         computation = _jax.mlir.mlir_module_to_xla_computation(bytecode, use_tuple_args=False, return_tuple=True)
     except Exception as error:
-        raise InvalidArgumentError(f"the program cannot be read as StableHLO: {error}") from error
+        raise InvalidArgumentError(codes.PROGRAM_TEXT, f"the program cannot be read as StableHLO: {error}") from error
     return Module.from_proto(computation.as_serialized_hlo_module_proto(), verify=False)
 
 
@@ -155,7 +158,7 @@ def _with_shardings(code: bytes, context: ir.Context) -> ir.Module:
         passmanager.PassManager.parse(_PROPAGATION_PIPELINE).run(module.operation)
         return module
     except Exception as error:
-        raise InvalidArgumentError(f"the program cannot be read as StableHLO: {error}") from error
+        raise InvalidArgumentError(codes.PROGRAM_TEXT, f"the program cannot be read as StableHLO: {error}") from error
 
 
 _Attributes = Sequence[Mapping[str, str]]
@@ -204,7 +207,7 @@ def _requested_dimension_order(text: str, rank: int) -> Order:
     """The order that a layout requests; row-major for the default, and where any order is allowed."""
     order = Layout.parse(text).minor_to_major[::-1] if text.startswith("{") else row_major(rank)
     if sorted(order) != list(row_major(rank)):
-        raise InvalidArgumentError(f"the layout {text} does not order {rank} dimensions")
+        raise InvalidArgumentError(codes.MEMORY_LAYOUT, f"the layout {text} does not order {rank} dimensions")
     return order
 
 

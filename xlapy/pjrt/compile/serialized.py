@@ -15,6 +15,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.container import is_container, pack, unpack
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
@@ -40,7 +41,10 @@ def serialize_executable(loaded: LoadedExecutable) -> bytes:
     """Serializes an executable; `UnsupportedError` for programs that call Python functions of this process."""
     executable = loaded.executable
     if calls_python(executable.module):
-        raise UnsupportedError(f"{executable.name} calls Python functions of this process: it cannot be serialized")
+        raise UnsupportedError(
+            codes.SERIALIZABLE_PROGRAM,
+            f"{executable.name} calls Python functions of this process: it cannot be serialized",
+        )
     header = {
         "parameters": _texts(loaded.placement.parameter_shardings),
         "results": _texts(loaded.placement.result_shardings),
@@ -66,7 +70,7 @@ def deserialize_executable(data: bytes, options: bytes = b"") -> LoadedExecutabl
     `InvalidArgumentError` for other or damaged bytes, and for the bytes of another version of xlapy.
     """
     if not is_container(data):
-        raise InvalidArgumentError("these are not the bytes of an executable of xlapy")
+        raise InvalidArgumentError(codes.SERIALIZED_BYTES, "these are not the bytes of an executable of xlapy")
     container = unpack(KIND, data)
     try:
         own_options, image = map(bytes, container.sections)
@@ -80,7 +84,9 @@ def deserialize_executable(data: bytes, options: bytes = b"") -> LoadedExecutabl
         traits = ExecutableTraits(str(traits_header["fingerprint"]), bool(traits_header["is_long_running"]))
         adopt_named(map(str, container.header["targets"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
+        raise InvalidArgumentError(
+            codes.SERIALIZED_BYTES, f"the {KIND} cannot be read: {type(error).__name__}: {error}"
+        ) from error
     executable = platform().client.deserialize(image)
     return load_executable(
         executable, read_device_assignment(options or own_options), options or own_options, placement, traits

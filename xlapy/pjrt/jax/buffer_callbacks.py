@@ -17,6 +17,7 @@ from jax._src import ffi, tree_util
 from jax._src.interpreters import mlir
 from jax._src.lib import ffi as ffi_lib
 
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.custom_calls.registry import register_custom_call_target
 
@@ -99,7 +100,7 @@ def _run_callback(*operands: Any, ffi_attributes: dict[str, Any], shape: Any) ->
     try:
         function([operand.view() for operand in operands], results)
     except Exception as error:
-        raise ExecutionError(f"CpuCallback error calling callback: {traceback.format_exc()}") from error
+        raise ExecutionError(codes.CALLBACK, f"CpuCallback error calling callback: {traceback.format_exc()}") from error
     return results if shape.is_tuple else results[0]
 
 

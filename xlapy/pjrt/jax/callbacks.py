@@ -20,6 +20,7 @@ from jax._src import core, dtypes, ffi
 from jax._src.interpreters import mlir
 from jax._src.sharding_impls import SdyArray, SdyArrayList
 
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.custom_calls.registry import register_custom_call_target
 from xlapy.pjrt.platform_name import PLATFORM_NAME
@@ -82,7 +83,9 @@ def _callback_of_call(*, ffi_attributes: dict[str, Any], shape: Any) -> Callable
         try:
             arrays = function(*operands[1:] if tokens else operands)
         except Exception as error:
-            raise ExecutionError(f"CpuCallback error calling callback: {traceback.format_exc()}") from error
+            raise ExecutionError(
+                codes.CALLBACK, f"CpuCallback error calling callback: {traceback.format_exc()}"
+            ) from error
         if is_tuple:
             return (*tokens, *arrays)
         return arrays[0] if arrays else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum
 
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.pjrt.c_api.structs import API_VERSION, ENTRIES, EXTENSIONS, PROFILER_ENTRIES, fields, least_size
 
 GETTERS: Mapping[str, str] = {
@@ -222,7 +223,7 @@ def _trampoline_text(entry: str) -> str:
 
 
 def _refusal_text(entry: str, reason: str) -> str:
-    message = f"PJRT_{entry} is not supported: {reason}"
+    message = f"PJRT_{entry} is not supported: {reason} [{codes.UNSUPPORTED_ENTRY}]"
     return (
         f"{error_text(f'{entry}_refusal', message)}\n"
         f"define ptr @{entry}_is_refused(ptr %args) {{\n"
@@ -233,7 +234,9 @@ def _refusal_text(entry: str, reason: str) -> str:
 def _guard_text(entry: str, function: str) -> str:
     major, minor = API_VERSION
     least = 0 if entry.startswith("Profiler_") else least_size(entry)  # jaxlib does not set the sizes of these
-    message = f"PJRT_{entry}: struct_size is less than {least}, the size in API {major}.{minor}"
+    message = (
+        f"PJRT_{entry}: struct_size is less than {least}, the size in API {major}.{minor} [{codes.STRUCTURE_SIZE}]"
+    )
     refusal = make_error_text(f"{entry}_size", message, _INVALID_ARGUMENT)
     return f"""{error_text(f"{entry}_size", message)}
 define ptr @{guard_of(entry)}(ptr %args) {{

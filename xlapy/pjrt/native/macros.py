@@ -24,6 +24,7 @@ from __future__ import annotations
 import itertools
 import re
 
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.native.ir import NativeTypeError
 from xlapy.native.records import Final
 from xlapy.pjrt.c_api.structs import structure
@@ -106,7 +107,7 @@ def _expand_field_access(line: str, numbers: itertools.count[int], messages: dic
     address = f"%at{next(numbers)}"
     if match["verb"] == "need":
         name, place = match["result"][1:], f"{match['kind']}.{match['field']}"
-        message = f"PJRT_{match['kind']}: {match['field']} is null"
+        message = f"PJRT_{match['kind']}: {match['field']} is null [{codes.NULL_POINTER}]"
         messages[f"{place}.is_null"] = message
         return f"""  {address} = {address_of_field}
   %{name} = load ptr, ptr {address}, align 8

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PRED, TOKEN, PrimitiveType
+from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes import pjrt as pjrt_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.native_library import native
@@ -50,7 +52,7 @@ def arrays_of(handles: Sequence[int]) -> Iterator[list[Array]]:
         for handle in handles:
             storage = native().acquire_hold(handle)
             if storage is None:
-                raise InvalidArgumentError("the buffer has been deleted or donated")
+                raise InvalidArgumentError(codes.DELETED_BUFFER, "the buffer has been deleted or donated")
             storages.append(storage)
         for handle in handles:
             await_buffer(handle)
@@ -90,7 +92,7 @@ def acquired_arrays(rows: Sequence[Sequence[int]], donated: Sequence[int]) -> It
                 is_donated = number in donated
                 storage = native().take_storage(handle) if is_donated else native().acquire_hold(handle)
                 if storage is None:
-                    raise InvalidArgumentError("the buffer has been deleted or donated")
+                    raise InvalidArgumentError(codes.DELETED_BUFFER, "the buffer has been deleted or donated")
                 if is_donated:
                     taken.append((handle, storage))
                 else:
@@ -164,7 +166,7 @@ def byte_count(element_type: PrimitiveType, dimensions: Sequence[int]) -> int:
     can reach."""
     size = math.prod(dimensions) * element_type.byte_size
     if any(dimension < 0 for dimension in dimensions) or size >= 1 << 63:
-        raise InvalidArgumentError(f"an array cannot have the dimensions {list(dimensions)}")
+        raise InvalidArgumentError(pjrt_codes.BUFFER_TYPE, f"an array cannot have the dimensions {list(dimensions)}")
     return size
 
 

@@ -9,6 +9,7 @@ import hashlib
 from typing import Any
 
 from xlapy.analysis.cost.duration import is_long_running
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.target import host_target
 from xlapy.pjrt.c_api.entries import entry
@@ -72,8 +73,9 @@ def client_load(args: Any) -> None:
     own = compiled.assignment.num_replicas, compiled.assignment.num_partitions
     if counts != own:
         raise InvalidArgumentError(
+            codes.LOADED_COUNTS,
             f"{compiled.executable.name} was compiled for {own[0]} replicas of {own[1]} partitions, "
-            f"the options for loading it have {counts[0]} of {counts[1]}"
+            f"the options for loading it have {counts[0]} of {counts[1]}",
         )
     loaded = load_executable(
         compiled.executable, assignment, given or compiled.options_bytes, compiled.placement, compiled.traits

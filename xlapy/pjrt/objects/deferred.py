@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlapy.base.element_types import TOKEN
+from xlapy.base.error_codes import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import least_size, structure
@@ -182,7 +183,7 @@ def _own_buffer(handle: int, is_donated: bool) -> int:
     record = Record("buffer", handle)
     storage = native().take_storage(handle) if is_donated else native().acquire_hold(handle)
     if storage is None:
-        raise InvalidArgumentError("the buffer has been deleted or donated")
+        raise InvalidArgumentError(codes.DELETED_BUFFER, "the buffer has been deleted or donated")
     event = record["event"]
     native().retain_event(event)
     order = order_at(record["layout"])

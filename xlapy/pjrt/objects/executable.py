@@ -14,6 +14,8 @@ from typing import Any
 
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.error_codes import devices as codes
+from xlapy.base.error_codes import pjrt as pjrt_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.passes.layouts.entry_layouts import with_declared_layouts
@@ -97,13 +99,15 @@ def load_executable(
     for number in assignment.devices if is_loaded else ():
         if not 0 <= number < len(platform().devices):
             raise InvalidArgumentError(
+                codes.DEVICE_NUMBER,
                 f"{executable.name} is to run on device {number}: there are {len(platform().devices)} "
-                f"(the flag num_devices)"
+                f"(the flag num_devices)",
             )
     named = (*placement.memory_kinds, *placement.parameter_memory_kinds)
     if unknown := [kind for kind in named if kind and kind not in MEMORY_KINDS]:
         raise InvalidArgumentError(
-            f"{executable.name}: there is no memory of the kind {unknown[0]!r}, only {', '.join(MEMORY_KINDS)}"
+            codes.MEMORY_KIND,
+            f"{executable.name}: there is no memory of the kind {unknown[0]!r}, only {', '.join(MEMORY_KINDS)}",
         )
     record = Record("executable")
     loaded = LoadedExecutable(
@@ -138,10 +142,13 @@ def single_device_executable(loaded: LoadedExecutable, device: PlatformDevice) -
         if devices[0] == device.number:
             return loaded
     elif device.number not in devices:
-        raise InvalidArgumentError(f"{name} runs on the devices {list(devices)}, not on device {device.number}")
+        raise InvalidArgumentError(
+            codes.DEVICE_NUMBER, f"{name} runs on the devices {list(devices)}, not on device {device.number}"
+        )
     elif not loaded.device_programs or loaded.record["has_collectives"]:
         raise UnsupportedError(
-            f"the devices of {name} depend on each other or on the host: call it once for all of them"
+            pjrt_codes.SINGLE_CALL,
+            f"the devices of {name} depend on each other or on the host: call it once for all of them",
         )
     else:
         number = devices.index(device.number)
@@ -281,7 +288,8 @@ def executable_optimized_program(args: Any) -> None:
     if program.code:
         if program.code_size < len(loaded.program_bytes):
             raise InvalidArgumentError(
-                f"the program has {len(loaded.program_bytes)} bytes, there is room for {program.code_size}"
+                pjrt_codes.BUFFER_SIZE,
+                f"the program has {len(loaded.program_bytes)} bytes, there is room for {program.code_size}",
             )
         ctypes.memmove(program.code, loaded.program_bytes, len(loaded.program_bytes))
     program.code_size = len(loaded.program_bytes)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.error_codes import calls as calls_codes
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.base.value import actual_array
@@ -63,14 +65,18 @@ def callback_error(_: Any) -> None:
 def loaded_executable_execute(args: Any) -> int | None:
     loaded = executable_at(args.executable)
     if loaded.record["is_deleted"]:
-        raise InvalidArgumentError(f"{loaded.executable.name} has been deleted")
+        raise InvalidArgumentError(codes.EXECUTABLE_STATE, f"{loaded.executable.name} has been deleted")
     if not loaded.is_loaded:
-        raise InvalidArgumentError(f"{loaded.executable.name} was compiled for a topology: a client must load it first")
+        raise InvalidArgumentError(
+            codes.EXECUTABLE_STATE, f"{loaded.executable.name} was compiled for a topology: a client must load it first"
+        )
     if args.execute_device:
         return _execute_on_one_device(loaded, args)
     options = read_sized("ExecuteOptions", args.options)
     if options.num_hlo_output_callbacks:
-        raise UnsupportedError("callbacks for the outputs of single instructions are not supported")
+        raise UnsupportedError(
+            codes.OUTPUT_CALLBACKS, "callbacks for the outputs of single instructions are not supported"
+        )
     trace = current()
     instrumented, is_native = (None, False) if trace is None else trace.register(loaded)
     if is_native:
@@ -100,7 +106,8 @@ def _execute_on_one_device(loaded: LoadedExecutable, args: Any) -> int | None:
     """Runs an executable on the device that the call names."""
     if args.num_devices != 1:
         raise InvalidArgumentError(
-            f"{loaded.executable.name} is to run on one device, given arguments for {args.num_devices}"
+            calls_codes.DEVICE_ARGUMENTS,
+            f"{loaded.executable.name} is to run on one device, given arguments for {args.num_devices}",
         )
     chosen = single_device_executable(loaded, platform().device_at(args.execute_device))
     call = type(args).from_buffer_copy(args)
@@ -113,11 +120,14 @@ def _argument_handles(loaded: LoadedExecutable, args: Any) -> list[list[int]]:
     executable = loaded.executable
     if args.num_devices != len(loaded.devices):
         raise InvalidArgumentError(
-            f"{executable.name} runs on {len(loaded.devices)} devices, given arguments for {args.num_devices}"
+            calls_codes.DEVICE_ARGUMENTS,
+            f"{executable.name} runs on {len(loaded.devices)} devices, given arguments for {args.num_devices}",
         )
     expected = len(executable.program_shape.parameters)
     if args.num_args != expected:
-        raise InvalidArgumentError(f"{executable.name} takes {expected} arguments, given {args.num_args}")
+        raise InvalidArgumentError(
+            calls_codes.ARGUMENT_COUNT, f"{executable.name} takes {expected} arguments, given {args.num_args}"
+        )
     rows = read_words(args.argument_lists, args.num_devices) if expected else [0] * args.num_devices
     return [read_words(row, expected) for row in rows]
 
@@ -130,32 +140,36 @@ def _check_arguments(
     name, shapes = loaded.executable.name, loaded.executable.program_shape.parameters
     for number, (shape, handle) in enumerate(zip(shapes, handles, strict=True)):
         if not handle:
-            raise InvalidArgumentError(f"{name}: argument {number} is null")
+            raise InvalidArgumentError(codes.NULL_POINTER, f"{name}: argument {number} is null")
         if shape.is_token:
             continue
         buffer, order = Record("buffer", handle), loaded.parameter_orders[number]
         type, dimensions = element_type_of(buffer), physical(dimensions_of(buffer), order)
         if type is not shape.element_type or not dimensions_fit(dimensions, shape):
             raise InvalidArgumentError(
+                calls_codes.ARGUMENT_SHAPE,
                 f"{name}: parameter {number} takes {shape.to_text(layout=False)}, "
-                f"given a buffer {Shape.array(type, dimensions).to_text(layout=False)}"
+                f"given a buffer {Shape.array(type, dimensions).to_text(layout=False)}",
             )
         given = order_at(buffer["layout"])
         if given != order:
             raise InvalidArgumentError(
+                codes.ARGUMENT_PLACE,
                 f"{name}: parameter {number} takes the layout {layout_text(order)}, "
-                f"given a buffer with the layout {layout_text(given)}"
+                f"given a buffer with the layout {layout_text(given)}",
             )
         if buffer["device"] != device.handle:
             raise InvalidArgumentError(
+                codes.ARGUMENT_PLACE,
                 f"{name}: parameter {number} is to be on device {device.number}, "
-                f"given a buffer on device {platform().device_at(buffer['device']).number}"
+                f"given a buffer on device {platform().device_at(buffer['device']).number}",
             )
     for number in donated:
         if list(handles).count(handles[number]) > 1:
             raise InvalidArgumentError(
+                calls_codes.DONATED_ARGUMENT,
                 f"Attempt to donate the same buffer twice in Execute() or to use it while donating it: "
-                f"{name}, parameter {number}"
+                f"{name}, parameter {number}",
             )
 
 

@@ -9,6 +9,7 @@ import ctypes
 from typing import Any, Generic, TypeVar
 
 from xlapy.base.concurrency.forking import fork_safe_lock
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class HandleTable(Generic[T]):
         with self._lock:
             found = self._entries.get(handle)
         if found is None:
-            raise InvalidArgumentError(f"{handle:#x} is not a {self._what}, or was destroyed")
+            raise InvalidArgumentError(codes.HANDLE, f"{handle:#x} is not a {self._what}, or was destroyed")
         return found[1]
 
     def remove(self, handle: int) -> T | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.entries import entry
@@ -50,16 +51,18 @@ class HostFilledBuffer:
         """The handle, which the caller owns from now on."""
         with self._lock:
             if self._is_retrieved:
-                raise InvalidArgumentError(f"{self._what} was retrieved before")
+                raise InvalidArgumentError(codes.BUFFER_STATE, f"{self._what} was retrieved before")
             self._is_retrieved = True
         return self._pending.handle
 
     def transfer(self, data: int, offset: int, size: int, is_last: bool) -> None:
         """Copies bytes into the buffer, from an offset on. is_last: whether that completes it."""
         if not 0 <= offset <= offset + size <= self.size:
-            raise InvalidArgumentError(f"{size} bytes from {offset} are not in {self._what}, which has {self.size}")
+            raise InvalidArgumentError(
+                codes.BUFFER_SIZE, f"{size} bytes from {offset} are not in {self._what}, which has {self.size}"
+            )
         if size and not data:
-            raise InvalidArgumentError(f"{self._what}: data is null")
+            raise InvalidArgumentError(codes.NULL_POINTER, f"{self._what}: data is null")
         with self._lock:
             self._check_incomplete()
             ctypes.memmove(self._pending.data + offset, data, size)
@@ -71,11 +74,12 @@ class HostFilledBuffer:
         """Copies an array into the buffer, and completes it. order: of the array's dimensions."""
         if (element_type, tuple(dimensions)) != (self._element_type, self._dimensions):
             raise InvalidArgumentError(
+                codes.BUFFER_SIZE,
                 f"{self._what} is {self._element_type.name}{list(self._dimensions)}, "
-                f"given {element_type.name}{list(dimensions)}"
+                f"given {element_type.name}{list(dimensions)}",
             )
         if self.size and not data:
-            raise InvalidArgumentError(f"{self._what}: data is null")
+            raise InvalidArgumentError(codes.NULL_POINTER, f"{self._what}: data is null")
         target = array_in_order(self._pending.data, element_type, dimensions, self._order)
         with self._lock:
             self._check_incomplete()
@@ -90,8 +94,9 @@ class HostFilledBuffer:
         given = record["on_device_size_in_bytes"], tuple(dimensions_of(record)), order_at(record["layout"])
         if given != (self.size, self._dimensions, self._order):
             raise InvalidArgumentError(
+                codes.BUFFER_SIZE,
                 f"{self._what} has {self.size} bytes, dimensions {list(self._dimensions)} in the order {self._order}, "
-                f"given {given[0]} bytes, {list(given[1])} in the order {given[2]}"
+                f"given {given[0]} bytes, {list(given[1])} in the order {given[2]}",
             )
         storage = hold(source)
         self._claim()
@@ -114,7 +119,7 @@ class HostFilledBuffer:
         with self._lock:
             was_complete, self._is_complete = self._is_complete, True
         if not was_complete:
-            message = reason.encode()
+            message = f"{reason} [{codes.CLIENT_FAILURE}]".encode()
             self._pending.complete(native().make_error(_CANCELED, message, len(message)))
         if not self._is_retrieved:
             native().destroy_buffer(self._pending.handle)
@@ -127,7 +132,7 @@ class HostFilledBuffer:
 
     def _check_incomplete(self) -> None:
         if self._is_complete:
-            raise InvalidArgumentError(f"{self._what} is complete already")
+            raise InvalidArgumentError(codes.BUFFER_STATE, f"{self._what} is complete already")
 
 
 # -- transfer managers
@@ -143,7 +148,9 @@ class TransferManager:
     def buffer(self, number: int) -> HostFilledBuffer:
         """`InvalidArgumentError` if there is no buffer with the number."""
         if not 0 <= number < len(self.buffers):
-            raise InvalidArgumentError(f"the transfer manager has {len(self.buffers)} buffers, there is no {number}")
+            raise InvalidArgumentError(
+                codes.BUFFER_SIZE, f"the transfer manager has {len(self.buffers)} buffers, there is no {number}"
+            )
         return self.buffers[number]
 
 
@@ -155,11 +162,13 @@ def client_create_buffers_for_async_host_to_device(args: Any) -> None:
     memory = memory_of(0, args.memory)
     specs = (structure("ShapeSpec") * args.num_shape_specs).from_address(args.shape_specs or 1)
     if args.num_shape_specs and not args.shape_specs:
-        raise InvalidArgumentError("PJRT_Client_CreateBuffersForAsyncHostToDevice: shape_specs is null")
+        raise InvalidArgumentError(
+            codes.NULL_POINTER, "PJRT_Client_CreateBuffersForAsyncHostToDevice: shape_specs is null"
+        )
     layouts = read_words(args.device_layouts, args.num_device_layouts) if args.device_layouts else []
     layouts = layouts or [0] * len(specs)
     if len(layouts) != len(specs):
-        raise InvalidArgumentError(f"{len(layouts)} layouts are given for {len(specs)} buffers")
+        raise InvalidArgumentError(codes.BUFFER_SIZE, f"{len(layouts)} layouts are given for {len(specs)} buffers")
     forms = [
         (type_of(spec.element_type), read_words(spec.dims, spec.num_dims), read_layout(layout, spec.num_dims))
         for spec, layout in zip(specs, layouts, strict=True)
@@ -256,7 +265,7 @@ def client_fulfill_alias_buffer(args: Any) -> None:
     elif args.buffer:
         alias.fill_from(args.buffer)
     else:
-        raise InvalidArgumentError("PJRT_Client_FulfillAliasBuffer: buffer is null")
+        raise InvalidArgumentError(codes.NULL_POINTER, "PJRT_Client_FulfillAliasBuffer: buffer is null")
     _aliases.remove(args.fulfill_alias_buffer_cb)
 
 
@@ -274,7 +283,7 @@ def client_create_error_buffer(args: Any) -> None:
 def _given_error(code: int, address: int, size: int) -> int:
     """Makes an error record from what a caller passes; `InvalidArgumentError` for the code of success."""
     if not 1 <= code <= _MAX_CODE:
-        raise InvalidArgumentError(f"{code} is not the code of an error")
+        raise InvalidArgumentError(codes.ERROR_CODE, f"{code} is not the code of an error")
     message = read_bytes(address, size)
     return int(native().make_error(code, message, len(message)))
 

@@ -18,6 +18,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
@@ -95,7 +96,11 @@ class CopyToDeviceStream:
         with self._lock:
             missing, self.current = self.total - self.current, self.total
         if missing:
-            self._queue.put(ExecutionError(f"the stream was destroyed {missing} bytes before the end of its array"))
+            self._queue.put(
+                ExecutionError(
+                    codes.STREAM_END, f"the stream was destroyed {missing} bytes before the end of its array"
+                )
+            )
 
 
 _streams: HandleTable[CopyToDeviceStream] = HandleTable("stream to a device")
@@ -115,7 +120,7 @@ class _ReceiveQueue(HostQueue):
         self._callback(_streams.add(stream), self._argument)
         value = super().take(what, timeout, canceled)
         if isinstance(value, ExecutionError):
-            raise ExecutionError(f"{what}: {value}")
+            raise ExecutionError(value.code, f"{what}: {value.message}")
         return value
 
 
@@ -154,7 +159,9 @@ def calling_back(devices: Sequence[Device], options: Any, module: Module) -> lis
         }
         infos = _rows("RecvCallbackInfo", options.recv_callbacks, number, receive_count)
         for unknown in [*(send_queues.keys() - sends), *({info.channel_id for info in infos} - receives.keys())]:
-            raise InvalidArgumentError(f"{module.name} does not exchange values with the host on channel {unknown}")
+            raise InvalidArgumentError(
+                codes.HOST_CHANNEL, f"{module.name} does not exchange values with the host on channel {unknown}"
+            )
         receive_queues = {
             info.channel_id: _ReceiveQueue(info.recv_callback, info.user_arg, receives[info.channel_id])
             for info in infos
@@ -202,7 +209,7 @@ def copy_to_device_stream_add_chunk(args: Any) -> None:
     reason = stream.add(chunk.data, chunk.size)
     if chunk.deleter:
         _DELETE(chunk.deleter)(chunk.data, chunk.deleter_arg)
-    message = reason.encode()
+    message = f"{reason} [{codes.BUFFER_SIZE}]".encode()
     args.transfer_complete = (
         native().failed_event(native().make_error(_INVALID_ARGUMENT, message, len(message)))
         if reason

@@ -12,6 +12,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.counter_records import ProfilingCounters
@@ -137,7 +138,7 @@ def result_leaves(executable: Executable) -> list[Shape]:
     shapes = list(result.tuple_shapes if result.is_tuple else (result,))
     if not all(shape.is_array or shape.is_token for shape in shapes):
         raise InvalidArgumentError(
-            f"{executable.name}: results are arrays and tokens, not {result.to_text(layout=False)}"
+            codes.RESULT_KIND, f"{executable.name}: results are arrays and tokens, not {result.to_text(layout=False)}"
         )
     return shapes
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.structs import structure
@@ -26,11 +27,13 @@ def read_layout(address: int, rank: int) -> Order:
         return row_major(rank)
     layout: Any = structure("MemoryLayout").from_address(address)
     if layout.type != TILED:
-        raise UnsupportedError("layouts by strides are not supported: give the order of the dimensions")
+        raise UnsupportedError(
+            codes.MEMORY_LAYOUT, "layouts by strides are not supported: give the order of the dimensions"
+        )
     if layout.num_tiles:
-        raise UnsupportedError(f"layouts with tiles are not supported, given {layout.num_tiles}")
+        raise UnsupportedError(codes.MEMORY_LAYOUT, f"layouts with tiles are not supported, given {layout.num_tiles}")
     size = layout.minor_to_major_size
     order = tuple(read_words(layout.minor_to_major, size)[::-1]) if size else row_major(rank)
     if sorted(order) != list(row_major(rank)):
-        raise InvalidArgumentError(f"the order {order} is not one of {rank} dimensions")
+        raise InvalidArgumentError(codes.MEMORY_LAYOUT, f"the order {order} is not one of {rank} dimensions")
     return order

@@ -13,6 +13,9 @@ from jax._src.xla_bridge import num_cpu_devices
 
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
+from xlapy.base.error_codes import commands as command_codes
+from xlapy.base.error_codes import devices as codes
+from xlapy.base.error_codes import pjrt as pjrt_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.version import VERSION
 from xlapy.pjrt.c_api.entries import entry
@@ -61,7 +64,7 @@ class Platform:
         for device in self.devices:
             if device.handle == handle:
                 return device
-        raise InvalidArgumentError(f"{handle:#x} is not a device of {PLATFORM_NAME}")
+        raise InvalidArgumentError(pjrt_codes.HANDLE, f"{handle:#x} is not a device of {PLATFORM_NAME}")
 
 
 @SingleFlight
@@ -80,7 +83,7 @@ def _device_count() -> int:
     """The flag `num_devices`, or JAX's option for the number of CPU devices if that is larger."""
     count = int(flags.get("num_devices"))
     if count < 1:
-        raise InvalidArgumentError(f"the flag --num_devices is at least 1, given {count}")
+        raise InvalidArgumentError(command_codes.FLAG_CHOICE, f"the flag --num_devices is at least 1, given {count}")
     return max(count, int(num_cpu_devices.value))
 
 
@@ -153,8 +156,9 @@ def client_create(args: Any) -> None:
     processes = [option.value for option in options if read_bytes(option.name, option.name_size) == _PROCESS_COUNT]
     if processes and processes[0] > 1:
         raise UnsupportedError(
+            codes.PROCESSES,
             f"{PLATFORM_NAME} runs in one process, but jax.distributed.initialize was called with num_processes="
-            f"{processes[0]}; use several devices of one process (the flag num_devices)"
+            f"{processes[0]}; use several devices of one process (the flag num_devices)",
         )
     args.client = platform().handle
 
@@ -172,7 +176,9 @@ def client_lookup_addressable_device(args: Any) -> None:
 def _device_at(number: int) -> PlatformDevice:
     devices = platform().devices
     if not 0 <= number < len(devices):
-        raise InvalidArgumentError(f"there is no device {number}: {PLATFORM_NAME} has {len(devices)}")
+        raise InvalidArgumentError(
+            codes.DEVICE_NUMBER, f"there is no device {number}: {PLATFORM_NAME} has {len(devices)}"
+        )
     return devices[number]
 
 
@@ -182,8 +188,9 @@ def client_default_device_assignment(args: Any) -> None:
     count = args.num_replicas * args.num_partitions
     if not 0 <= count <= min(len(platform().devices), args.default_assignment_size):
         raise InvalidArgumentError(
+            codes.RUN_DEVICES,
             f"{args.num_replicas} replicas of {args.num_partitions} partitions need {count} devices: "
-            f"{PLATFORM_NAME} has {len(platform().devices)} (XLAPY_FLAGS=--num_devices={count})"
+            f"{PLATFORM_NAME} has {len(platform().devices)} (XLAPY_FLAGS=--num_devices={count})",
         )
     row = (ctypes.c_int32 * count).from_address(args.default_assignment)
     row[:] = range(count)

@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.concurrency.forking import fork_safe_lock
+from xlapy.base.error_codes import commands as command_codes
+from xlapy.base.error_codes import devices as codes
+from xlapy.base.error_codes import pjrt as pjrt_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
@@ -67,18 +70,25 @@ class Topology:
             found = json.loads(data)
             name, count, environment = found["topology"], int(found["devices"]), found["environment"]
         except (ValueError, TypeError, KeyError) as error:
-            raise InvalidArgumentError(f"these are not the bytes of a topology of {PLATFORM_NAME}") from error
+            raise InvalidArgumentError(
+                command_codes.SERIALIZED_BYTES, f"these are not the bytes of a topology of {PLATFORM_NAME}"
+            ) from error
         if name != PLATFORM_NAME:
-            raise InvalidArgumentError(f"this is a topology of {name!r}, not of {PLATFORM_NAME}")
+            raise InvalidArgumentError(
+                command_codes.SERIALIZED_PLATFORM, f"this is a topology of {name!r}, not of {PLATFORM_NAME}"
+            )
         if environment != json.loads(json.dumps(compile_environment())):
-            raise InvalidArgumentError("this topology was written by another version of xlapy or on another machine")
+            raise InvalidArgumentError(
+                command_codes.SERIALIZED_COMPILER,
+                "this topology was written by another version of xlapy or on another machine",
+            )
         return checked(count)
 
 
 def checked(count: int) -> Topology:
     """A topology of so many devices; `InvalidArgumentError` unless there can be so many."""
     if not 1 <= count <= MAX_DEVICES:
-        raise InvalidArgumentError(f"a topology has 1 to {MAX_DEVICES} devices, given {count}")
+        raise InvalidArgumentError(codes.CLIENT_DEVICES, f"a topology has 1 to {MAX_DEVICES} devices, given {count}")
     return Topology(count)
 
 
@@ -94,7 +104,7 @@ def topology_at(handle: int) -> Topology:
     with _lock:
         found = _made.get(handle)
     if found is None:
-        raise InvalidArgumentError(f"{handle:#x} is not a topology, or was destroyed")
+        raise InvalidArgumentError(pjrt_codes.HANDLE, f"{handle:#x} is not a topology, or was destroyed")
     return found
 
 
@@ -119,15 +129,15 @@ def topology_description_create(args: Any) -> None:
     `num_devices` gives the number, too."""
     name = read_bytes(args.topology_name, args.topology_name_size).decode("utf-8", "replace")
     if name and not name.isdecimal():
-        raise InvalidArgumentError(f"the name of a topology is a number of devices, given {name!r}")
+        raise InvalidArgumentError(codes.TOPOLOGY, f"the name of a topology is a number of devices, given {name!r}")
     count = int(name) if name else len(platform().devices)
     for option, value in _options(args.create_options, args.num_options).items():
         if option != _COUNT_OPTION:
-            raise InvalidArgumentError(f"a topology has no option {option!r}, only {_COUNT_OPTION}")
+            raise InvalidArgumentError(codes.TOPOLOGY, f"a topology has no option {option!r}, only {_COUNT_OPTION}")
         if not isinstance(value, int):
-            raise InvalidArgumentError(f"the option {_COUNT_OPTION} is an integer, given {value!r}")
+            raise InvalidArgumentError(codes.TOPOLOGY, f"the option {_COUNT_OPTION} is an integer, given {value!r}")
         if name and value != count:
-            raise InvalidArgumentError(f"the topology {name} is to have {value} devices")
+            raise InvalidArgumentError(codes.TOPOLOGY, f"the topology {name} is to have {value} devices")
         count = value
     args.topology = add_topology(checked(count))
 
@@ -192,7 +202,9 @@ def topology_description_get_memory_space_kind_ids(args: Any) -> None:
 def topology_description_make_canonical_shape(args: Any) -> None:
     """Returns a shape with its layout as a ShapeProto. Every memory holds arrays in the layout that they are given."""
     if not 0 <= args.memory_space_kind_id < len(MEMORY_KINDS):
-        raise InvalidArgumentError(f"there is no memory of kind {args.memory_space_kind_id}, only {len(MEMORY_KINDS)}")
+        raise InvalidArgumentError(
+            codes.MEMORY_KIND, f"there is no memory of kind {args.memory_space_kind_id}, only {len(MEMORY_KINDS)}"
+        )
     dimensions = read_words(args.dims, args.num_dims)
     order = read_layout(args.layout, args.num_dims)
     shape = Shape.array(type_of(args.element_type), dimensions, layout=Layout(order[::-1]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlapy.base.concurrency.forking import fork_safe_lock
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.objects.handles import HandleTable
@@ -24,12 +25,15 @@ _lock = fork_safe_lock()
 def client_dma_map(args: Any) -> None:
     """Registers a range of host memory."""
     if not args.data or not args.size:
-        raise InvalidArgumentError(f"{args.size} bytes at {args.data or 0:#x} are not a range of memory")
+        raise InvalidArgumentError(
+            codes.MAPPED_MEMORY, f"{args.size} bytes at {args.data or 0:#x} are not a range of memory"
+        )
     with _lock:
         for address, size in _mapped.items():
             if args.data < address + size and address < args.data + args.size:
                 raise InvalidArgumentError(
-                    f"{args.size} bytes at {args.data:#x} overlap {size} bytes at {address:#x}, which are mapped"
+                    codes.MAPPED_MEMORY,
+                    f"{args.size} bytes at {args.data:#x} overlap {size} bytes at {address:#x}, which are mapped",
                 )
         _mapped[args.data] = args.size
 
@@ -39,7 +43,7 @@ def client_dma_unmap(args: Any) -> None:
     """Ends a registration, which must have begun at the same address."""
     with _lock:
         if _mapped.pop(args.data, None) is None:
-            raise InvalidArgumentError(f"no memory is mapped at {args.data or 0:#x}")
+            raise InvalidArgumentError(codes.MAPPED_MEMORY, f"no memory is mapped at {args.data or 0:#x}")
 
 
 _events: HandleTable[str] = HandleTable("tracking event")

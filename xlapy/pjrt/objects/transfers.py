@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.error_codes import calls as calls_codes
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native
@@ -42,7 +44,7 @@ def hold(buffer: int) -> int:
     """Becomes an owner of the storage of a buffer, and returns it; `InvalidArgumentError` if it was deleted."""
     storage = native().acquire_hold(buffer)
     if storage is None:
-        raise InvalidArgumentError("the buffer has been deleted or donated")
+        raise InvalidArgumentError(calls_codes.DELETED_BUFFER, "the buffer has been deleted or donated")
     return int(storage)
 
 
@@ -54,10 +56,10 @@ def client_buffer_from_host_buffer(args: Any) -> None:
     """Copies a host array in the cases that native code leaves to Python, such as an array with strides."""
     element_type = type_of(args.type)
     if not 0 <= args.host_buffer_semantics < HOST_BUFFER_SEMANTICS_COUNT:
-        raise InvalidArgumentError(f"unknown host buffer semantics {args.host_buffer_semantics}")
+        raise InvalidArgumentError(codes.SEMANTICS, f"unknown host buffer semantics {args.host_buffer_semantics}")
     dimensions = read_words(args.dims, args.num_dims)
     if byte_count(element_type, dimensions) and not args.data:
-        raise InvalidArgumentError("PJRT_Client_BufferFromHostBuffer: data is null")
+        raise InvalidArgumentError(codes.NULL_POINTER, "PJRT_Client_BufferFromHostBuffer: data is null")
     order = read_layout(args.device_layout, args.num_dims)
     handle, elements = new_buffer(element_type, dimensions, memory_of(args.device, args.memory), order)
     if elements.size:
@@ -73,7 +75,7 @@ def _strided_array(address: int, like: Array, strides: Sequence[int]) -> Array:
     """Returns the host's elements, with positive or negative strides, as an array of the type and dimensions of
     `like`."""
     if len(strides) != like.ndim:
-        raise InvalidArgumentError(f"{len(strides)} strides are given for {like.ndim} dimensions")
+        raise InvalidArgumentError(codes.BUFFER_SIZE, f"{len(strides)} strides are given for {like.ndim} dimensions")
     extents = [stride * (size - 1) for stride, size in zip(strides, like.shape, strict=True)]
     first = sum(step for step in extents if step < 0)
     size = sum(map(abs, extents)) + like.itemsize
@@ -97,9 +99,13 @@ def client_create_view_of_device_buffer(args: Any) -> None:
     element_type, dimensions = type_of(args.element_type), read_words(args.dims, args.num_dims)
     alignment = element_type.byte_size // (2 if element_type.is_complex else 1)
     if args.device_buffer_ptr % alignment:
-        raise InvalidArgumentError(f"the buffer at {args.device_buffer_ptr:#x} is not aligned to {alignment} bytes")
+        raise InvalidArgumentError(
+            codes.BUFFER_ALIGNMENT, f"the buffer at {args.device_buffer_ptr:#x} is not aligned to {alignment} bytes"
+        )
     if byte_count(element_type, dimensions) and not args.device_buffer_ptr:
-        raise InvalidArgumentError("PJRT_Client_CreateViewOfDeviceBuffer: device_buffer_ptr is null")
+        raise InvalidArgumentError(
+            codes.NULL_POINTER, "PJRT_Client_CreateViewOfDeviceBuffer: device_buffer_ptr is null"
+        )
     order, memory = read_layout(args.layout, args.num_dims), memory_of(args.device, args.memory)
     address = args.device_buffer_ptr
     storage = native().borrow_foreign_memory(address, args.on_delete_callback, args.on_delete_callback_arg)
@@ -120,7 +126,9 @@ def buffer_to_host_buffer(args: Any) -> None:
         args.dst_size = size
         return
     if args.dst_size < size:
-        raise InvalidArgumentError(f"the buffer has {size} bytes, the host has room for {args.dst_size}")
+        raise InvalidArgumentError(
+            codes.BUFFER_SIZE, f"the buffer has {size} bytes, the host has room for {args.dst_size}"
+        )
     order = read_layout(args.host_layout, buffer["num_dims"]) if args.host_layout else order_at(buffer["layout"])
     with arrays_of([args.src]) as (array,):
         array_in_order(args.dst, element_type_of(buffer), array.shape, order)[...] = array
@@ -155,7 +163,7 @@ def _range_of(args: Any) -> tuple[int, int]:
     buffer = Record("buffer", args.buffer)
     size, begin, count = buffer["on_device_size_in_bytes"], *map(signed, (args.offset, args.transfer_size))
     if not 0 <= begin <= begin + count <= size:
-        raise InvalidArgumentError(f"{count} bytes from {begin} are not in a buffer of {size} bytes")
+        raise InvalidArgumentError(codes.BUFFER_SIZE, f"{count} bytes from {begin} are not in a buffer of {size} bytes")
     return buffer["data"] + begin, hold(args.buffer)
 
 
@@ -217,7 +225,8 @@ def buffer_bitcast(args: Any) -> None:
     size, given = byte_count(element_type, dimensions), record["on_device_size_in_bytes"]
     if size != given:
         raise InvalidArgumentError(
-            f"a buffer of {given} bytes cannot become one of {size}: {element_type.name}{list(dimensions)}"
+            codes.BUFFER_SIZE,
+            f"a buffer of {given} bytes cannot become one of {size}: {element_type.name}{list(dimensions)}",
         )
     order = read_layout(args.device_layout, args.num_dims)
     memory, event = record["memory"], record["event"]
@@ -237,7 +246,7 @@ def buffer_donate_with_control_dependency(args: Any) -> None:
     if storage is None:
         for _ in range(2):
             native().release_event(event)
-        raise InvalidArgumentError("the buffer has been deleted or donated")
+        raise InvalidArgumentError(calls_codes.DELETED_BUFFER, "the buffer has been deleted or donated")
     dimensions, order = dimensions_of(record), order_at(record["layout"])
     handle = record_on_storage(record["type"], dimensions, record["memory"], order, storage, record["data"], event)
     fill = native().prepare_fill(record["event"], None, None, 0, None, native().acquire_hold(handle), event)

@@ -11,6 +11,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.logging import logger
 from xlapy.pjrt.c_api.entries import entry
@@ -40,7 +41,7 @@ _numbers = itertools.count(1)
 
 def _session_of(handle: int) -> _Session:
     if handle not in _sessions:
-        raise InvalidArgumentError(f"there is no profiler {handle:#x}")
+        raise InvalidArgumentError(codes.HANDLE, f"there is no profiler {handle:#x}")
     return _sessions[handle]
 
 
@@ -58,7 +59,7 @@ def profiler_create(args: Any) -> None:
 def profiler_start(args: Any) -> None:
     session = _session_of(args.profiler)
     if session.is_running:
-        raise InvalidArgumentError("the profiler has been started already")
+        raise InvalidArgumentError(codes.PROFILER_STATE, "the profiler has been started already")
     session.trace = tracing.start() if session.device_level else None
     session.is_running, session.profile = True, None
 
@@ -67,7 +68,7 @@ def profiler_start(args: Any) -> None:
 def profiler_stop(args: Any) -> None:
     session = _session_of(args.profiler)
     if not session.is_running:
-        raise InvalidArgumentError("the profiler has not been started")
+        raise InvalidArgumentError(codes.PROFILER_STATE, "the profiler has not been started")
     _stop(session)
 
 
@@ -76,7 +77,7 @@ def profiler_collect_data(args: Any) -> None:
     """Returns the profile: in the session's memory, or copied to a buffer of the size that an earlier call returned."""
     session = _session_of(args.profiler)
     if session.is_running:
-        raise InvalidArgumentError("the profiler must be stopped before its data is collected")
+        raise InvalidArgumentError(codes.PROFILER_STATE, "the profiler must be stopped before its data is collected")
     if session.profile is None:
         session.profile = ctypes.create_string_buffer(_profile(session))
     size = len(session.profile) - 1

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.concurrency.forking import fork_safe_lock
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.executable import run_instrumented, set_tracing
@@ -221,7 +222,9 @@ def start() -> LaunchTrace:
     global _current
     with _lock:
         if _current is not None:
-            raise InvalidArgumentError("a trace is being taken: there is one at a time in a process")
+            raise InvalidArgumentError(
+                codes.PROFILER_STATE, "a trace is being taken: there is one at a time in a process"
+            )
         table = _table()
         native().clear_times(table.ctypes.data)
         _current = LaunchTrace()

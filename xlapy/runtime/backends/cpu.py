@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes import commands as command_codes
+from xlapy.base.error_codes import compiling as compiling_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -153,7 +156,9 @@ class CpuProgram:
     ) -> Value:
         """Runs the program with newly allocated results."""
         if observer is not None:
-            raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
+            raise UnsupportedError(
+                codes.OBSERVED_PLATFORM, "cpu runs whole programs: instructions are observed on the interpreter"
+            )
         if not self.compiled.program.host_calling_thunks:
             return self._execute(arguments, (0, 0))
         if device is None and any(thunk.needs_device for thunk in self.compiled.program.host_calling_thunks):
@@ -203,7 +208,9 @@ class CpuProgram:
     ) -> list[Value]:
         """Runs the program on every device: concurrently if thunks may call the host, otherwise one after the other."""
         if observer is not None:
-            raise UnsupportedError("cpu runs whole programs: instructions are observed on the interpreter")
+            raise UnsupportedError(
+                codes.OBSERVED_PLATFORM, "cpu runs whole programs: instructions are observed on the interpreter"
+            )
         if self._python_callbacks is not None:
             return [self._execute(row, (0, 0), self._single_device_host()) for row in arguments]
         if self.compiled.program.host_calling_thunks:
@@ -274,7 +281,10 @@ class CpuProgram:
     def serialize(self) -> bytes:
         if self._checks:
             name = self.compiled.program.name
-            raise UnsupportedError(f"{name} checks for NaN or infinities: such programs cannot be serialized")
+            raise UnsupportedError(
+                command_codes.SERIALIZABLE_PROGRAM,
+                f"{name} checks for NaN or infinities: such programs cannot be serialized",
+            )
         return serialize_program(self.compiled)
 
 
@@ -307,7 +317,10 @@ class CpuBackend:
     def __init__(self) -> None:
         if (sys.platform, platform.machine()) != ("linux", "x86_64"):
             here = f"{platform.system()} on {platform.machine()}"
-            raise UnsupportedError(f"cpu compiles for Linux on x86-64, this is {here}; use the platform interpreter")
+            raise UnsupportedError(
+                compiling_codes.HOST_MACHINE,
+                f"cpu compiles for Linux on x86-64, this is {here}; use the platform interpreter",
+            )
         callbacks.check_deadlocks, callbacks.run_host_launch = check_deadlocks, run_host_launch
         callbacks.cancel_starving, callbacks.note_canceled = cancel_starving, note_canceled
         self._programs: weakref.WeakSet[CpuProgram] = weakref.WeakSet()
@@ -390,7 +403,10 @@ class CpuBackend:
         ):
             declared = [part for declared in shapes for part in flat_shapes(declared)]
             if [slice_.shape.without_layout() for slice_ in slices] != declared:
-                raise InvalidArgumentError(f"the machine code of {source.name} has other {what} than {shape.to_text()}")
+                raise InvalidArgumentError(
+                    command_codes.SERIALIZED_BYTES,
+                    f"the machine code of {source.name} has other {what} than {shape.to_text()}",
+                )
         return self._program_of(loaded, shape, partition_count, donated)
 
     def _program_of(

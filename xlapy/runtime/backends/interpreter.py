@@ -12,6 +12,8 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base import flags
+from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes import running as running_codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -144,8 +146,9 @@ class InterpreterProgram:
 
     def serialize(self) -> bytes:
         raise UnsupportedError(
+            codes.SERIALIZABLE_PROGRAM,
             f"{self.module.name} runs on the {self.platform}, which compiles nothing: only programs of cpu are "
-            "serialized; keep the module's text"
+            "serialized; keep the module's text",
         )
 
     def _make_room(self, devices: int) -> None:
@@ -153,7 +156,10 @@ class InterpreterProgram:
         needed = self._demand.size * devices
         if needed > UNCHECKED_BYTES and needed > (available := available_bytes()):
             each = f"each of {devices} devices" if devices > 1 else "the program"
-            raise ExecutionError(f"out of memory: {each} needs {self._demand}, {format_bytes(available)} are available")
+            raise ExecutionError(
+                running_codes.OUT_OF_MEMORY,
+                f"out of memory: {each} needs {self._demand}, {format_bytes(available)} are available",
+            )
         make_room_for_calls(self._call_depth, self.frames_per_call)
 
 
@@ -192,7 +198,9 @@ class InterpreterBackend:
     def load(
         self, serialized: bytes, source: LazyModule, partition_count: int = 1, donated: Sequence[DonatedLeaf] = ()
     ) -> InterpreterProgram:
-        raise UnsupportedError(f"{source.name} was compiled for another platform; the {self.name} runs modules")
+        raise UnsupportedError(
+            codes.SERIALIZED_PLATFORM, f"{source.name} was compiled for another platform; the {self.name} runs modules"
+        )
 
     def trim(self) -> int:
         """Nothing is cached."""

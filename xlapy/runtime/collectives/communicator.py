@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -93,14 +94,17 @@ class DeviceCommunicator:
         what = describe_instruction(instruction)
         pending = self._pending_receives.pop(number, None)
         if pending is None:
-            raise ExecutionError(f"{what}: no transfer {number} is in progress; its recv has completed already")
+            raise ExecutionError(
+                codes.COMPLETED_TRANSFER, f"{what}: no transfer {number} is in progress; its recv has completed already"
+            )
         if pending.slot is None:
             value = self._take(self.device.to_device(pending.channel), f"{what} on channel {pending.channel}")
             return check_value(shape, value, what)
         value = self.rendezvous.finish_receive(self.number, pending.slot, pending.senders, what)
         if not matches_shape(value, shape):
             raise ExecutionError(
-                f"{what}: {shape_of(value).to_text(layout=False)} was sent, {shape.to_text(layout=False)} is expected"
+                codes.TRANSFER_SHAPE,
+                f"{what}: {shape_of(value).to_text(layout=False)} was sent, {shape.to_text(layout=False)} is expected",
             )
         return pad_to_shape(value, shape)
 
@@ -118,7 +122,7 @@ class DeviceCommunicator:
             self._host_wait = times, time.monotonic()
         elif time.monotonic() - self._host_wait[1] > self.timeout:
             what = f"{describe_instruction(instruction)} waits for the host"
-            error = ExecutionError(f"{what}: nothing came within {self.timeout:g} seconds")
+            error = ExecutionError(codes.WAIT_TIMEOUT, f"{what}: nothing came within {self.timeout:g} seconds")
             self.rendezvous.fail(self.number, error)
             raise error
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from xlapy.base import flags
 from xlapy.base.concurrency.forking import fork_safe_lock
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.program.communication import queue_messages
 from xlapy.cpu.program.communication.wait_state import (
@@ -163,7 +164,7 @@ class HostProgram:
             self._call_native(frame, program, 0, host, shared)
         except BaseException:
             if engine().is_memory_canceled(shared.ctypes.data):
-                raise ExecutionError("the program was canceled") from None
+                raise ExecutionError(codes.CANCELED, "the program was canceled") from None
             raise
 
     def _launch(self, record: Record) -> _HostLaunch:
@@ -308,7 +309,7 @@ def note_canceled() -> None:
     with _lock:
         canceled = [launch for launch in _active if launch.is_canceled]
     for launch in canceled:
-        launch.rendezvous.fail(None, ExecutionError("the program was canceled"))
+        launch.rendezvous.fail(None, ExecutionError(codes.CANCELED, "the program was canceled"))
 
 
 def cancel_starving() -> None:
@@ -319,7 +320,7 @@ def cancel_starving() -> None:
         launch.starving_polls = launch.starving_polls + 1 if launch.is_starving() else 0
         if launch.starving_polls >= _STARVING_POLLS:
             message = "the program waits for the host at the end of the interpreter: nothing can be fed any more"
-            launch.rendezvous.fail(None, ExecutionError(message))
+            launch.rendezvous.fail(None, ExecutionError(codes.CANCELED, message))
 
 
 def _shared_array(program: NativeProgram, storage: int) -> SharedMemory:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from xlapy.base.concurrency.forking import fork_safe_lock
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError
 
 _MAX_WAIT_SECONDS = 0.05
@@ -43,9 +44,9 @@ class HostQueue:
         with self._changed:
             while not self._has_values():
                 if canceled is not None and canceled.is_set():
-                    raise ExecutionError(f"{what}: canceled")
+                    raise ExecutionError(codes.CANCELED, f"{what}: canceled")
                 if not self._wait(max(0.0, deadline - time.monotonic())) and not self._has_values():
-                    raise ExecutionError(f"{what}: nothing came within {timeout:g} seconds")
+                    raise ExecutionError(codes.WAIT_TIMEOUT, f"{what}: nothing came within {timeout:g} seconds")
             return self._values.popleft()
 
     def _has_values(self) -> bool:

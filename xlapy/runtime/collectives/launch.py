@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from xlapy.base.error_codes import devices as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
@@ -100,12 +101,13 @@ def check_device_counts(program: str, replicas: int, partitions: int, available:
     """Returns the numbers themselves; `InvalidArgumentError` if one is below 1 or if there are too few devices."""
     if replicas < 1 or partitions < 1:
         raise InvalidArgumentError(
-            f"{program}: needs at least 1 replica and 1 partition, given {replicas} and {partitions}"
+            codes.RUN_DEVICES, f"{program}: needs at least 1 replica and 1 partition, given {replicas} and {partitions}"
         )
     if replicas * partitions > available:
         raise InvalidArgumentError(
+            codes.RUN_DEVICES,
             f"{program} runs on {replicas * partitions} devices (replica_count={replicas}, "
             f"num_partitions={partitions}), the client has {available}; make it with "
-            f"Client(..., devices={replicas * partitions})"
+            f"Client(..., devices={replicas * partitions})",
         )
     return replicas, partitions

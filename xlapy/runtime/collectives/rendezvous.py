@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from xlapy.base.errors import ExecutionError, UnsupportedError
+from xlapy.base.error_codes import running as codes
+from xlapy.base.errors import ExecutionError, UnsupportedError, XlaError
 
 MessageSlot = tuple[Hashable, int]
 """A key, and how many times the key was used before."""
@@ -120,7 +121,10 @@ class LaunchRendezvous:
             pending = self._pending.setdefault(slot, _PendingCollective(what, signature))
             if pending.signature != signature:
                 present = self._joined_names(list(pending.contributions))
-                raise ExecutionError(f"{what} {signature} meets {pending.what} {pending.signature} of {present}")
+                raise ExecutionError(
+                    codes.COLLECTIVE_MISMATCH,
+                    f"{what} {signature} meets {pending.what} {pending.signature} of {present}",
+                )
             pending.contributions[device] = contribution
             if len(pending.contributions) < len(members):
                 self._wait(device, _Wait(what, lambda: [m for m in members if m not in pending.contributions]))
@@ -166,8 +170,9 @@ class LaunchRendezvous:
         first = self._ends.setdefault((end, key), device)
         if first != device:
             raise ExecutionError(
+                codes.CHANNEL_ENDS,
                 f"{what}: {self._names[first]} and {self._names[device]} both {end} on the channel, which joins two "
-                "devices only; name the pairs in the frontend attribute _xla_send_recv_source_target_pairs"
+                "devices only; name the pairs in the frontend attribute _xla_send_recv_source_target_pairs",
             )
 
     def unreceived_error(self, sent_natively: Sequence[tuple[int, str]]) -> ExecutionError | None:
@@ -179,7 +184,7 @@ class LaunchRendezvous:
         if not messages:
             return None
         sent = [f"{what} on {self._names[sender]}" for sender, what in messages]
-        return ExecutionError(f"no device received what was sent by {', '.join(sent)}")
+        return ExecutionError(codes.UNRECEIVED_MESSAGE, f"no device received what was sent by {', '.join(sent)}")
 
     def _next_slot(self, key: Hashable, device: int | None = None) -> MessageSlot:
         """Returns the slot of the next use of a key (by a device)."""
@@ -196,12 +201,16 @@ class LaunchRendezvous:
         deadline = time.monotonic() + self._timeout
         while self._waits[device] is wait:
             if self.canceled.is_set():
-                raise ExecutionError(f"{wait.what}: canceled")
+                raise ExecutionError(codes.CANCELED, f"{wait.what}: canceled")
             left = deadline - time.monotonic()
             if left <= 0 and not self._unstarted.isdisjoint(wait.needs()):
                 deadline += self._timeout
             elif left <= 0:
-                self._fail(ExecutionError(f"waited for {self._timeout:g} seconds: {self._describe_waits([device])}"))
+                self._fail(
+                    ExecutionError(
+                        codes.WAIT_TIMEOUT, f"waited for {self._timeout:g} seconds: {self._describe_waits([device])}"
+                    )
+                )
             else:
                 self._changed[device].wait(left)
 
@@ -218,11 +227,15 @@ class LaunchRendezvous:
             self._fail_if_stuck()
             own = waits.get(device)
             if own is not None and self._too_long(device, own):
-                self._fail(ExecutionError(f"waited for {self._timeout:g} seconds: {self._describe_waits([device])}"))
+                self._fail(
+                    ExecutionError(
+                        codes.WAIT_TIMEOUT, f"waited for {self._timeout:g} seconds: {self._describe_waits([device])}"
+                    )
+                )
             for waiter in waits:
                 self._waits[waiter] = None
             if self.canceled.is_set():
-                raise ExecutionError("canceled")
+                raise ExecutionError(codes.CANCELED, "canceled")
 
     def _too_long(self, device: int, wait: ExternalWait) -> bool:
         known = self._wait_starts.get(device)
@@ -263,7 +276,9 @@ class LaunchRendezvous:
             for d in freed:
                 del waiting[d]
         if waiting:
-            self._fail(ExecutionError(f"the program can never finish: {self._describe_waits(list(waiting))}"))
+            self._fail(
+                ExecutionError(codes.DEADLOCK, f"the program can never finish: {self._describe_waits(list(waiting))}")
+            )
 
     def _describe_waits(self, devices: Sequence[int]) -> str:
         """Describes which device waits for which, and what the awaited devices do."""
@@ -322,7 +337,10 @@ class LaunchRendezvous:
         if len(self._names) == 1 or not isinstance(error, Exception):
             return error
         kind = UnsupportedError if isinstance(error, UnsupportedError) else ExecutionError
-        located = kind(f"{self._names[device]}: {error}")
+        if isinstance(error, XlaError):
+            located = kind(error.code, f"{self._names[device]}: {error.message}")
+        else:
+            located = kind(codes.FOREIGN_ERROR, f"{self._names[device]}: {error}")
         located.__cause__ = error
         return located
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import calls as codes
 from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -34,7 +35,8 @@ def check_count(program: ProgramShape, arguments: Sequence[Any]) -> None:
     """`InvalidArgumentError` unless there is one argument per parameter."""
     if len(arguments) != len(program.parameters):
         raise InvalidArgumentError(
-            f"the program takes {len(program.parameters)} arguments, given {len(arguments)}: {program.to_text()}"
+            codes.ARGUMENT_COUNT,
+            f"the program takes {len(program.parameters)} arguments, given {len(arguments)}: {program.to_text()}",
         )
 
 
@@ -61,7 +63,9 @@ def check_value(shape: Shape, argument: Any, where: str) -> Value:
             argument.block_until_ready()
         return TOKEN
     if not shape.is_array:
-        raise InvalidArgumentError(f"{where} has shape {shape.to_text(layout=False)}, which cannot be an argument")
+        raise InvalidArgumentError(
+            codes.OPAQUE_ARGUMENT, f"{where} has shape {shape.to_text(layout=False)}, which cannot be an argument"
+        )
     return _array_value(shape, argument, where)
 
 
@@ -69,7 +73,8 @@ def check_lists(arguments: object) -> None:
     """`ArgumentTypeError` unless the arguments of all devices are a list, whose order tells the devices."""
     if type(arguments) is not list and (isinstance(arguments, str) or not isinstance(arguments, Sequence)):
         raise ArgumentTypeError(
-            f"execute_sharded takes a list with the arguments of each device, given {type(arguments).__name__}"
+            codes.DEVICE_ARGUMENTS,
+            f"execute_sharded takes a list with the arguments of each device, given {type(arguments).__name__}",
         )
 
 
@@ -77,7 +82,8 @@ def check_list(device: int, arguments: object) -> None:
     """`InvalidArgumentError` unless the arguments of a device are a list."""
     if isinstance(arguments, str) or not isinstance(arguments, Sequence):
         raise InvalidArgumentError(
-            f"execute_sharded takes a list of arguments per device, given {type(arguments).__name__} for {device}"
+            codes.DEVICE_ARGUMENTS,
+            f"execute_sharded takes a list of arguments per device, given {type(arguments).__name__} for {device}",
         )
 
 
@@ -86,7 +92,9 @@ def check_tuple(shape: Shape, argument: Any, where: str) -> None:
     shape."""
     if not isinstance(argument, list | tuple) or len(argument) != len(shape.tuple_shapes):
         given = f"{len(argument)} elements" if isinstance(argument, list | tuple) else type(argument).__name__
-        raise InvalidArgumentError(f"{where} takes a tuple of {len(shape.tuple_shapes)} elements, given {given}")
+        raise InvalidArgumentError(
+            codes.ARGUMENT_TUPLE, f"{where} takes a tuple of {len(shape.tuple_shapes)} elements, given {given}"
+        )
 
 
 def _tuple_value(shape: Shape, argument: Any, where: str) -> Value:
@@ -105,7 +113,9 @@ def _array_value(shape: Shape, argument: Any, where: str) -> np.ndarray[Any, Any
     if not matches_shape or array.dtype != dtype:
         given = f"{array.dtype}[{','.join(map(str, array.shape))}]"
         hint = f"; convert it with .astype({dtype.name!r})" if matches_shape else ""
-        raise InvalidArgumentError(f"{where} takes {shape.to_text(layout=False)} ({dtype.name}), given {given}{hint}")
+        raise InvalidArgumentError(
+            codes.ARGUMENT_SHAPE, f"{where} takes {shape.to_text(layout=False)} ({dtype.name}), given {given}{hint}"
+        )
     value: np.ndarray[Any, Any] | DynamicArray = pad_to_shape(array, shape)
     return value
 
@@ -125,18 +135,20 @@ def _from_python(argument: Any, element_type: PrimitiveType, where: str) -> np.n
     try:
         array = np.asarray(argument)
         if array.dtype.kind not in "biufc" and array.size:
-            raise InvalidArgumentError(f"{where} takes numbers, given {shown}")
+            raise InvalidArgumentError(codes.ARGUMENT_ARRAY, f"{where} takes numbers, given {shown}")
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
             converted = array.astype(element_type.dtype)
         back = converted.astype(array.dtype) if array.dtype.kind in "biu" else array
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgumentError(f"{where}: {error}") from error
+        raise InvalidArgumentError(codes.ARGUMENT_ARRAY, f"{where}: {error}") from error
     kind = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}[array.dtype.kind]
     if array.size and kind > _number_kind(element_type):
-        raise InvalidArgumentError(f"{where} takes {element_type}, given the {array.dtype.name} value {shown}")
+        raise InvalidArgumentError(
+            codes.ARGUMENT_VALUE, f"{where} takes {element_type}, given the {array.dtype.name} value {shown}"
+        )
     if _number_kind(element_type) < 2 and not np.array_equal(back, array):
-        raise InvalidArgumentError(f"{where}: {shown} does not fit {element_type}")
+        raise InvalidArgumentError(codes.ARGUMENT_VALUE, f"{where}: {shown} does not fit {element_type}")
     return converted
 
 
@@ -149,7 +161,7 @@ def _number_kind(element_type: PrimitiveType) -> int:
 def _from_array(argument: Any, where: str) -> np.ndarray[Any, Any]:
     if isinstance(argument, Buffer):
         if argument.is_deleted():
-            raise InvalidArgumentError(f"{where}: {argument.deletion_reason}")
+            raise InvalidArgumentError(codes.DELETED_BUFFER, f"{where}: {argument.deletion_reason}")
         return argument.array
     try:
         if hasattr(argument, "__array__"):
@@ -158,9 +170,9 @@ def _from_array(argument: Any, where: str) -> np.ndarray[Any, Any]:
             return np.from_dlpack(argument)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
         raise InvalidArgumentError(
-            f"{where}: the {type(argument).__name__} cannot be read as an array: {error}"
+            codes.ARGUMENT_ARRAY, f"{where}: the {type(argument).__name__} cannot be read as an array: {error}"
         ) from error
-    raise InvalidArgumentError(f"{where} takes an array, given {type(argument).__name__}")
+    raise InvalidArgumentError(codes.ARGUMENT_ARRAY, f"{where} takes an array, given {type(argument).__name__}")
 
 
 def wrap_result(value: Value, arguments: Sequence[Value]) -> Any:

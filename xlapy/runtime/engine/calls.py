@@ -20,6 +20,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from xlapy.base.error_codes import calls as calls_codes
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.garbage_collection import when_collected
 from xlapy.base.program_shape import ProgramShape
@@ -297,7 +299,10 @@ class EngineCall:
             _raise_canceled(self._source.program.name)
         self._check_deleted(prepared, leaves)
         self._require_memory()
-        raise ExecutionError(f"out of memory: {self._source.program.name} cannot allocate its results and temporaries")
+        raise ExecutionError(
+            codes.OUT_OF_MEMORY,
+            f"out of memory: {self._source.program.name} cannot allocate its results and temporaries",
+        )
 
     def _move_to_device(self, prepared: _Prepared, leaves: Sequence[Any], handles: list[Any]) -> None:
         """Replaces arguments on other devices by buffers that share their memory, once they are ready."""
@@ -322,7 +327,9 @@ class EngineCall:
             if argument.__class__ is Buffer and argument.is_deleted():
                 device, parameter = divmod(number, self._width)
                 with _named_device(device) if len(prepared.streams) > 1 else nullcontext():
-                    raise InvalidArgumentError(f"{self._places[parameter]}: {argument.deletion_reason}")
+                    raise InvalidArgumentError(
+                        calls_codes.DELETED_BUFFER, f"{self._places[parameter]}: {argument.deletion_reason}"
+                    )
 
     def _prepare(self, device_count: int = 1) -> _Prepared:
         """Makes the records from which the engine runs the program. If several threads do, one keeps them."""
@@ -397,7 +404,7 @@ class EngineCall:
 def _raise_canceled(program: str) -> NoReturn:
     """Raises why a call of a program was canceled."""
     error = interruption.take_error()
-    raise error if error is not None else ExecutionError(f"{program} was canceled")
+    raise error if error is not None else ExecutionError(codes.CANCELED, f"{program} was canceled")
 
 
 def _await_slots(streams: Sequence[int]) -> None:
@@ -414,7 +421,7 @@ def _named_device(number: int) -> Iterator[None]:
     try:
         yield
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"device {number}: {error}") from error
+        raise InvalidArgumentError(error.code, f"device {number}: {error.message}") from error
 
 
 def free_retired() -> None:

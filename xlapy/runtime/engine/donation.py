@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xlapy.base.error_codes import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime.buffer import Buffer
@@ -58,13 +59,16 @@ def _checked(module: Module, donate: Iterable[int]) -> list[int]:
     for index, number in enumerate(numbers):
         what = f"{module.name}: donate={numbers} names"
         if not 0 <= number < len(parameters):
-            raise InvalidArgumentError(f"{what} parameter {number}, the program has {len(parameters)}")
+            raise InvalidArgumentError(
+                codes.DONATED_PARAMETER, f"{what} parameter {number}, the program has {len(parameters)}"
+            )
         if number in numbers[:index]:
-            raise InvalidArgumentError(f"{what} parameter {number} twice")
+            raise InvalidArgumentError(codes.DONATED_PARAMETER, f"{what} parameter {number} twice")
         if not parameters[number].is_array:
             raise InvalidArgumentError(
+                codes.DONATED_PARAMETER,
                 f"{what} parameter {number} of shape "
-                f"{parameters[number].to_text(layout=False)}; only arrays can be donated"
+                f"{parameters[number].to_text(layout=False)}; only arrays can be donated",
             )
     return [int(number) for number in numbers]
 
@@ -94,8 +98,9 @@ def _check_once(donated_pairs: Sequence[tuple[DonatedLeaf, Buffer]], arguments: 
     for leaf, buffer in donated_pairs:
         if uses[id(buffer)] > 1:
             raise InvalidArgumentError(
+                codes.DONATED_ARGUMENT,
                 f"{leaf.where} is donated, but its buffer "
-                f"{buffer.xla_shape.to_text(layout=False)} is given for another parameter too"
+                f"{buffer.xla_shape.to_text(layout=False)} is given for another parameter too",
             )
 
 

@@ -12,7 +12,8 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.error_codes.code import UNCLASSIFIED, split_code
+from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.code import split_code
 from xlapy.base.errors import (
     ExecutionError,
     InvalidArgumentError,
@@ -40,11 +41,15 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 
 class FailedLaunchError(ExecutionError):
-    """The error of a launch that failed after its call had returned. status: the code of absl::Status, see above."""
+    """The error of a launch that failed after its call had returned.
+
+    message: ends with the code of the rule, unless the error comes from outside of xlapy. status: the code of
+    absl::Status, see above.
+    """
 
     def __init__(self, message: str, status: int) -> None:
         message, code = split_code(message)
-        super().__init__(code or UNCLASSIFIED, message)
+        super().__init__(code or codes.FOREIGN_ERROR, message)
         self.status = status
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -117,6 +122,8 @@ def remember_cause(error: BaseException) -> None:
 
 def _message(error: BaseException) -> str:
     message = str(error) or type(error).__name__
+    if isinstance(error, MemoryError):
+        message = f"{message} [{codes.OUT_OF_MEMORY}]"
     if _code(error) == INTERNAL and not type(error).__module__.startswith("xlapy"):
         message = f"{type(error).__name__}: {message}"
     return message

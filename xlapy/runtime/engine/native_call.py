@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.program.buffer_slices import BufferSlice
@@ -217,8 +218,9 @@ class NativeCall:
             engine().trim()
         if size > (available := available_bytes()):
             raise ExecutionError(
+                codes.OUT_OF_MEMORY,
                 f"out of memory: {self._program.name} needs {format_bytes(self._required_bytes())} for temporaries and "
-                f"results, {format_bytes(available)} are available; the largest: {self._largest()}"
+                f"results, {format_bytes(available)} are available; the largest: {self._largest()}",
             )
 
     def _required_bytes(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from xlapy.base.error_codes import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.checks import Checks, ValueChecker, describe_value
@@ -23,7 +24,7 @@ def trace(write: Callable[[str], None], pattern: str = "") -> Observer:
     try:
         matches = re.compile(pattern)
     except re.error as error:
-        raise InvalidArgumentError(f"{pattern!r} is not a regular expression: {error}") from error
+        raise InvalidArgumentError(codes.NAME_PATTERN, f"{pattern!r} is not a regular expression: {error}") from error
 
     def observe(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
         if matches.search(instruction.name):

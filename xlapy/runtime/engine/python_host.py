@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Generator
 from typing import Any, Final
 
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks
@@ -44,7 +45,7 @@ class PythonHost:
     def failure(self) -> BaseException:
         """Returns and forgets the error that ended native code."""
         error, self._error = self._error, None
-        return error or ExecutionError("the run is canceled")
+        return error or ExecutionError(codes.CANCELED, "the run is canceled")
 
     def _statuses(self, table: Any) -> Generator[int, int, None]:
         """Makes each call whose number is sent; yields 0, or 1 if it failed.

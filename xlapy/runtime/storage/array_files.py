@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.runtime.system_memory import available_bytes
 
@@ -57,11 +58,13 @@ def read_arrays(file: IO[bytes], name: str, max_bytes: int) -> Array | dict[str,
         file.seek(start)
         return _archive(file, max_bytes) if magic == _ZIP_MAGIC else _array(file, size, max_bytes)
     except MemoryError as error:
-        raise InvalidArgumentError(f"{name} does not fit in memory: {error}") from error
+        raise InvalidArgumentError(codes.ARRAY_FILE, f"{name} does not fit in memory: {error}") from error
     except _MALFORMED as error:
-        raise InvalidArgumentError(f"{name} is not a .npy or .npz file of plain arrays: {error}") from error
+        raise InvalidArgumentError(
+            codes.ARRAY_FILE, f"{name} is not a .npy or .npz file of plain arrays: {error}"
+        ) from error
     except _TooLargeError as error:
-        raise InvalidArgumentError(f"{name} does not fit in memory: {error}") from error
+        raise InvalidArgumentError(codes.ARRAY_FILE, f"{name} does not fit in memory: {error}") from error
 
 
 class _TooLargeError(Exception):

@@ -29,6 +29,7 @@ from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import Flights, SingleFlight
 from xlapy.base.container import pack, unpack
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.logging import logger
@@ -90,7 +91,7 @@ class CompileCache:
             return None
         entry = unpack(KIND, data)
         if entry.header.get("key") != key or len(entry.sections) != 1:
-            raise InvalidArgumentError(f"the {KIND} is that of {entry.header.get('key')}")
+            raise InvalidArgumentError(codes.SERIALIZED_BYTES, f"the {KIND} is that of {entry.header.get('key')}")
         with suppress(OSError):
             os.utime(path)
         return bytes(entry.sections[0])
@@ -111,7 +112,7 @@ class CompileCache:
         except FileNotFoundError:
             return None
         if header.get("key") != key:
-            raise InvalidArgumentError(f"the {TEXT_KIND} is that of {header.get('key')}")
+            raise InvalidArgumentError(codes.SERIALIZED_BYTES, f"the {TEXT_KIND} is that of {header.get('key')}")
         with suppress(OSError):
             os.utime(path)
         return header
@@ -191,13 +192,15 @@ def _check_private(folder: Path) -> None:
     status = folder.stat()
     if status.st_uid != os.geteuid():
         raise InvalidArgumentError(
+            codes.CACHE_FOLDER,
             f"cache directory {folder} belongs to user {status.st_uid}, not to {os.geteuid()}, which runs this "
-            "process: programs in it could run anything"
+            "process: programs in it could run anything",
         )
     if status.st_mode & 0o077:
         raise InvalidArgumentError(
+            codes.CACHE_FOLDER,
             f"cache directory {folder} has mode {status.st_mode & 0o777:04o}: others could read or change programs in "
-            f"it; chmod 700 {folder}"
+            f"it; chmod 700 {folder}",
         )
 
 

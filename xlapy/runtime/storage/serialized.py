@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.container import MALFORMED, compress, expand, is_container, pack, unpack
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_leaf
@@ -74,7 +75,9 @@ def platform_and_device_count(data: bytes) -> tuple[str, int]:
     try:
         return str(header["platform"]), int(header["num_replicas"]) * int(header["num_partitions"])
     except MALFORMED as error:
-        raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
+        raise InvalidArgumentError(
+            codes.SERIALIZED_BYTES, f"the {KIND} cannot be read: {type(error).__name__}: {error}"
+        ) from error
 
 
 def read_executable(data: bytes) -> SerializedExecutable:
@@ -84,7 +87,9 @@ def read_executable(data: bytes) -> SerializedExecutable:
         text, program = container.sections
         return executable_of(container.header, lambda: _module(bytes(text)), bytes(program))
     except MALFORMED as error:
-        raise InvalidArgumentError(f"the {KIND} cannot be read: {type(error).__name__}: {error}") from error
+        raise InvalidArgumentError(
+            codes.SERIALIZED_BYTES, f"the {KIND} cannot be read: {type(error).__name__}: {error}"
+        ) from error
 
 
 def executable_of(header: Mapping[str, Any], read: Callable[[], Module], program: bytes) -> SerializedExecutable:

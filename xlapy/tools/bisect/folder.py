@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.debugging.bisecting import BisectResult, BisectSettings
 from xlapy.runtime.engine.arguments import leaves
@@ -65,7 +66,7 @@ def _options(found: BisectResult, settings: BisectSettings) -> list[str]:
 def _prepare(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()) and not (folder / "run.sh").is_file():
-        raise InvalidArgumentError(f"{folder} holds other things: give another folder by -o")
+        raise InvalidArgumentError(codes.OUTPUT_FOLDER, f"{folder} holds other things: give another folder by -o")
     for name in _OURS:
         (folder / name).unlink(missing_ok=True)
 

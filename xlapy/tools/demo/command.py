@@ -19,6 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.runtime import Client, Executable
 from xlapy.tools.demo.digits import CLASSES, HIDDEN, PIXELS, SHAPES, predictor, training_step
@@ -56,7 +57,7 @@ def demo(output: str, platform: str, seed: int) -> None:
     console.print(f"predictions drawn in {picture}")
     _run_again(step, folder, [images[HELD_BACK:][:BATCH], labels[HELD_BACK:][:BATCH], *state], platform, console)
     if accuracy < TARGET:
-        raise ExecutionError(f"accuracy {accuracy:.1%} is below the target {TARGET:.0%}")
+        raise ExecutionError(codes.DEMO_RESULT, f"accuracy {accuracy:.1%} is below the target {TARGET:.0%}")
 
 
 def _require_extra() -> None:
@@ -65,7 +66,9 @@ def _require_extra() -> None:
         package for package, module in (("scikit-learn", "sklearn"), ("pillow", "PIL")) if find_spec(module) is None
     ]
     if missing:
-        raise InvalidArgumentError(f"the demo needs {' and '.join(missing)}: pip install 'xlapy[demo]'")
+        raise InvalidArgumentError(
+            codes.OPTIONAL_PACKAGE, f"the demo needs {' and '.join(missing)}: pip install 'xlapy[demo]'"
+        )
 
 
 def load_digits(rng: np.random.Generator) -> tuple[Array, Array]:
@@ -160,5 +163,5 @@ def _run_again(step: Executable, folder: Path, arguments: Sequence[Array], platf
     with np.load(outputs) as saved:
         equal = all(np.array_equal(saved[f"result{i}"], value) for i, value in enumerate(expected))
     if not equal:
-        raise ExecutionError(f"{program} gave other results than the program it was saved from")
+        raise ExecutionError(codes.DEMO_RESULT, f"{program} gave other results than the program it was saved from")
     console.print(f"the {len(expected)} results of {program} are equal, bit for bit")

@@ -13,6 +13,7 @@ import shlex
 import tempfile
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
@@ -74,8 +75,23 @@ def _run(kind: ExampleKind, text: str) -> None:
             exec(compile(text, "example.py", "exec"), {"np": np, "xla": xla, "ops": ops})
 
 
-def _run_command(line: str) -> str:
-    """Runs a command of xlapy; returns what it prints on standard error."""
+def _run_command(text: str) -> str:
+    """Runs commands of xlapy, and lines `echo 'TEXT' > FILE`; returns what the last one prints on standard error."""
+    *preparations, last = text.splitlines()
+    for line in preparations:
+        words = shlex.split(line)
+        if words[0] == "echo" and words[2] == ">":
+            Path(words[3]).write_text(words[1] + "\n")
+        elif _invoke(line)[0] != 0:
+            raise AssertionError(f"{line!r} fails")
+    status, printed = _invoke(last)
+    if status == 0:
+        raise AssertionError(f"{last!r} succeeds")
+    return printed
+
+
+def _invoke(line: str) -> tuple[int, str]:
+    """Returns the exit code of a command of xlapy, and what it prints on standard error."""
     from xlapy.tools.command_line import invoke
 
     words = shlex.split(line)
@@ -84,9 +100,7 @@ def _run_command(line: str) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(io.StringIO()):
         status = invoke(words[1:])
-    if status == 0:
-        raise AssertionError(f"{line!r} succeeds")
-    return printed.getvalue().strip()
+    return status, printed.getvalue().strip()
 
 
 @contextlib.contextmanager

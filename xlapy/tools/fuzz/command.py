@@ -20,6 +20,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.debugging.fuzzing.campaign import Fault, Report, Settings
 from xlapy.debugging.fuzzing.differential import Verdict
@@ -67,19 +68,19 @@ class _Names(click.ParamType[tuple[object, ...]]):
         try:
             return tuple(self.make(name.strip()) for name in str(value).split(","))
         except InvalidArgumentError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(error.message, param, ctx)
 
 
 def _family(name: str) -> str:
     if name not in FAMILIES:
-        raise InvalidArgumentError(f"no family {name!r}; there are {', '.join(FAMILIES)}")
+        raise InvalidArgumentError(codes.CHOICE, f"no family {name!r}; there are {', '.join(FAMILIES)}")
     return name
 
 
 def _type(name: str) -> PrimitiveType:
     found = PrimitiveType.from_text(name)
     if not found.is_array:
-        raise InvalidArgumentError(f"{name} is not a type of array elements")
+        raise InvalidArgumentError(codes.CHOICE, f"{name} is not a type of array elements")
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.debugging.fuzzing.campaign import Finding, Settings
 from xlapy.runtime.engine.arguments import leaves
@@ -54,7 +55,7 @@ def _new_folder(base: Path, words: str) -> Path:
         except FileExistsError:
             continue
         return folder
-    raise InvalidArgumentError(f"{base} holds too many folders named {words}")
+    raise InvalidArgumentError(codes.OUTPUT_FOLDER, f"{base} holds too many folders named {words}")
 
 
 def _save(path: Path, name: str, value: Any) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import click
 import numpy as np
 
+from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes import running as running_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime import Executable, platform_names
@@ -195,14 +197,14 @@ def arguments_of(executable: Executable, inputs: tuple[str, ...], seed: int | No
     if any(files):
         missing = next(number for number, paths in enumerate(files) if not paths)
         raise InvalidArgumentError(
-            f"{name_of(executable, missing)} has no input; --input FILE is for all without their own"
+            codes.INPUT_GIVEN, f"{name_of(executable, missing)} has no input; --input FILE is for all without their own"
         )
     if seed is not None:
         _check_memory(program.parameters * count)
         return [random_arguments(program.parameters, seed + number) for number in range(count)]
     if program.parameters:
         raise InvalidArgumentError(
-            f"the program takes arguments, give --input FILE or --random SEED: {program.to_text()}"
+            codes.INPUT_GIVEN, f"the program takes arguments, give --input FILE or --random SEED: {program.to_text()}"
         )
     return [[] for _ in range(count)]
 
@@ -212,7 +214,8 @@ def _check_memory(parameters: Sequence[Shape]) -> None:
     size, available = sum(map(value_bytes, parameters)), available_bytes()
     if size > available:
         raise InvalidArgumentError(
-            f"out of memory: random arguments of {format_bytes(size)}, {format_bytes(available)} are available"
+            running_codes.OUT_OF_MEMORY,
+            f"out of memory: random arguments of {format_bytes(size)}, {format_bytes(available)} are available",
         )
 
 
@@ -222,7 +225,7 @@ def _observer(traced: str | None) -> Observer | None:
     try:
         return trace(_echo_with_device, traced)
     except InvalidArgumentError as error:
-        raise click.BadParameter(str(error), param_hint="--trace") from error
+        raise click.BadParameter(error.message, param_hint="--trace") from error
 
 
 def _echo_with_device(line: str) -> None:

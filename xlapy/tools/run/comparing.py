@@ -12,6 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.debugging.first_difference import Comparison, Difference, compare_with_interpreter
 from xlapy.debugging.fuzzing.implementations import find_implementation, plain
@@ -43,13 +44,15 @@ def compare_platforms(executable: Executable, arguments: Sequence[Any], *, in_fu
 def _check_comparable(executable: Executable) -> None:
     if len(executable.devices) > 1:
         raise UnsupportedError(
-            f"{executable.name} runs on {len(executable.devices)} devices; programs on one device can be compared"
+            codes.SINGLE_DEVICE,
+            f"{executable.name} runs on {len(executable.devices)} devices; programs on one device can be compared",
         )
     for instruction in executable.module.instructions():
         if instruction.shape.is_dynamic:
             raise UnsupportedError(
+                codes.STATIC_SHAPES,
                 f"{instruction.name} has the dynamic shape "
-                f"{instruction.shape.to_text(layout=False)}: such programs cannot be compared"
+                f"{instruction.shape.to_text(layout=False)}: such programs cannot be compared",
             )
 
 

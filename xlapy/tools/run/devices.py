@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from xlapy import opcodes
+from xlapy.base.error_codes import commands as command_codes
+from xlapy.base.error_codes import devices as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime import Client, Executable
@@ -70,10 +72,12 @@ def executable_of(
     try:
         made_for, devices = platform_and_device_count(data)
         if devices > MAX_DEVICES:
-            raise InvalidArgumentError(f"it is for {devices} devices, at most {MAX_DEVICES} are run")
+            raise InvalidArgumentError(
+                codes.CLIENT_DEVICES, f"it is for {devices} devices, at most {MAX_DEVICES} are run"
+            )
         return Client(platform or made_for, devices=devices).deserialize(data)
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{file}: {error}") from error
+        raise InvalidArgumentError(error.code, f"{file}: {error.message}") from error
 
 
 def files_of_devices(option: str, values: Sequence[str], count: int) -> list[list[str]]:
@@ -119,7 +123,9 @@ def with_feeds(
     outfed[:] = [[device.transfer_from_outfeed() for _ in range(len(device.outfeed))] for device in devices]
     unused = {device.id: len(device.infeed) for device in devices if len(device.infeed)}
     if unused:
-        raise InvalidArgumentError(f"the program did not take all that was fed in: {_listed(unused)}")
+        raise InvalidArgumentError(
+            command_codes.INPUT_UNUSED, f"the program did not take all that was fed in: {_listed(unused)}"
+        )
     return result
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.codegen.strategies import Choice
 from xlapy.codegen.tuning import NO_TUNED_PLANS, TunedKernel, TunedPlans, plans_for
@@ -197,7 +198,9 @@ def compile_with_plans(module: Module, plans: TunedPlans) -> Executable:
     """Compiles a program on one device with the plans of a search, and without the cache of compiled programs."""
     count = module.config.replica_count * module.config.num_partitions
     if count > 1:
-        raise UnsupportedError(f"{module.name} runs on {count} devices; programs on one device are tuned")
+        raise UnsupportedError(
+            codes.SINGLE_DEVICE, f"{module.name} runs on {count} devices; programs on one device are tuned"
+        )
     donated = donated_leaves(module, ())
     compiled = CpuBackend().compile_uncached(module, donated=donated, tuned=plans)
     program = CpuProgram(compiled, module.entry_computation.program_shape, donated, 1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import llvmlite.binding as llvm
 
 from xlapy.base.concurrency.forking import register_lock
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 
 _lost: list[str] = []
@@ -20,7 +21,7 @@ _lost: list[str] = []
 def check_usable() -> None:
     """Raises `UnsupportedError` in a child that was forked while another thread was in LLVM."""
     if _lost:
-        raise UnsupportedError(_lost[0])
+        raise UnsupportedError(codes.FORKED_COMPILER, _lost[0])
 
 
 def _lose() -> None:

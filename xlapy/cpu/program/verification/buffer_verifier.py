@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import VerificationError
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.native_program import NativeProgram
@@ -187,8 +188,9 @@ class _Verifier(ThunkVisitor):
                     for place, peer, is_peer_written in accessed[other]:
                         if (is_written or is_peer_written) and location.overlaps(place):
                             raise VerificationError(
+                                codes.BUFFER_ASSIGNMENT,
                                 f"tasks {other} and {number} of {_title(thunk)} run at the same time, but {peer} "
-                                f"overlaps {slice_}, which one of them writes; {_OUR_ERROR}"
+                                f"overlaps {slice_}, which one of them writes; {_OUR_ERROR}",
                             )
 
     def _memory_of(self, task: OutlinedThunk) -> list[tuple[Location, BufferSlice, bool]]:
@@ -239,13 +241,16 @@ class _Verifier(ThunkVisitor):
         if not slice_.size or slice_.storage is StorageClass.SHARED:
             return
         if self._is_constant(slice_):
-            raise VerificationError(f"{_title(thunk)} writes {slice_}, which must stay unchanged; {_OUR_ERROR}")
+            raise VerificationError(
+                codes.BUFFER_ASSIGNMENT, f"{_title(thunk)} writes {slice_}, which must stay unchanged; {_OUR_ERROR}"
+            )
         location = self._location(slice_)
         for published, rendezvous in self._read_by_peers.items():
             if location.overlaps(self._location(published)):
                 raise VerificationError(
+                    codes.BUFFER_ASSIGNMENT,
                     f"{_title(thunk)} writes {slice_}, which overlaps {published}, while other devices may read that "
-                    f"since {_title(rendezvous)}; {_OUR_ERROR}"
+                    f"since {_title(rendezvous)}; {_OUR_ERROR}",
                 )
         self._memory.write(location, slice_, values)
 
@@ -289,7 +294,8 @@ class _Verifier(ThunkVisitor):
                 both_written = other in written
                 if both_written or not self._may_share(thunk, target, other, locations):
                     raise VerificationError(
-                        f"{_title(thunk)} writes {slices[target]}, which overlaps {slices[other]}; {_OUR_ERROR}"
+                        codes.BUFFER_ASSIGNMENT,
+                        f"{_title(thunk)} writes {slices[target]}, which overlaps {slices[other]}; {_OUR_ERROR}",
                     )
 
     def _may_share(self, thunk: Thunk, target: int, other: int, locations: list[Location]) -> bool:
@@ -307,8 +313,9 @@ class _Verifier(ThunkVisitor):
         held = [f"{content} with {self._names(values)}" for content, values in contents]
         meant = f"{self._names(expected)} in " if expected else ""
         raise VerificationError(
+            codes.BUFFER_ASSIGNMENT,
             f"{reader} reads {meant}{slice_}, but its memory holds {', '.join(held) or 'nothing that is known'}; "
-            f"{_OUR_ERROR}"
+            f"{_OUR_ERROR}",
         )
 
     def _names(self, values: Values) -> str:

@@ -9,6 +9,7 @@ Responsible for who owns the memory of buffers. Must not know programs.
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.native.function import Function, free, native
 from xlapy.native.locks import LockWord, initialize_lock
 from xlapy.native.records import Final, Guarded, Lock, Owned, Record
@@ -221,7 +222,7 @@ def remove_external_reference(f: Function, buffer: Buffer) -> Bool:
 @native
 def no_reference_error(f: Function) -> Error:
     """The error for a reference that was never added."""
-    return error_of_text(f, FAILED_PRECONDITION, "the buffer has no external references")
+    return error_of_text(f, FAILED_PRECONDITION, codes.BUFFER_REFERENCES, "the buffer has no external references")
 
 
 # --- copies to the host

@@ -12,6 +12,9 @@ Responsible for errors, events and waiting. Does not depend on what completes ev
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.calls import DELETED_BUFFER
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.native.function import Function, Static, external, free, native
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED
 from xlapy.native.locks import fork_count
@@ -144,44 +147,45 @@ CANCELED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 1, 3, 8, 9
 @native
 def out_of_memory_error(f: Function) -> Error:
     """The error for exhausted memory."""
-    return error_of_text(f, RESOURCE_EXHAUSTED, "out of memory for the temporaries of a program")
+    return error_of_text(f, RESOURCE_EXHAUSTED, codes.OUT_OF_MEMORY, "out of memory for the temporaries of a program")
 
 
 @native
 def event_set_error(f: Function) -> Error:
     """The error of setting an event that cannot be set."""
     text = "the event was set before, or was not made by PJRT_Event_Create"
-    return error_of_text(f, FAILED_PRECONDITION, text)
+    return error_of_text(f, FAILED_PRECONDITION, codes.EVENT_STATE, text)
 
 
 @native
 def canceled_error(f: Function) -> Error:
     """The error of a canceled launch."""
-    return error_of_text(f, CANCELED, "the program was canceled")
+    return error_of_text(f, CANCELED, codes.CANCELED, "the program was canceled")
 
 
 @native
 def forked_error(f: Function) -> Error:
     """The error of a launch that ran when the process was forked."""
-    return error_of_text(f, CANCELED, "the process was forked while the program ran")
+    return error_of_text(f, CANCELED, codes.FORKED, "the process was forked while the program ran")
 
 
 @native
 def lost_error(f: Function) -> Error:
     """The error of an event that was pending when the process was forked."""
-    return error_of_text(f, CANCELED, "the process was forked before this was complete: only the parent completes it")
+    text = "the process was forked before this was complete: only the parent completes it"
+    return error_of_text(f, CANCELED, codes.FORKED, text)
 
 
 @native
 def deleted_error(f: Function) -> Error:
     """The error for a buffer that was deleted."""
-    return error_of_text(f, INVALID_ARGUMENT, "the buffer has been deleted.")
+    return error_of_text(f, INVALID_ARGUMENT, DELETED_BUFFER, "the buffer has been deleted.")
 
 
-def error_of_text(f: Function, code: int, text: str) -> Error:
-    """An error with a constant message."""
-    address, size = f.text(text)
-    return make_error(f, f.constant(Word, code), address, f.constant(Word, size))
+def error_of_text(f: Function, status: int, code: ErrorCode, text: str) -> Error:
+    """An error with a constant message, which ends with its code. status: the code of absl::Status."""
+    address, size = f.text(f"{text} [{code}]")
+    return make_error(f, f.constant(Word, status), address, f.constant(Word, size))
 
 
 # --- lifetime
