@@ -16,7 +16,7 @@ from xlapy import opcodes
 from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.codegen.iteration_space import Condition, IterationSpace, bounds_conditions
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.loops import Affine
 from xlapy.lower.contraction import assemble_index
 from xlapy.lower.core import Index, delinear, linear
@@ -55,7 +55,7 @@ def reads_of(space: IterationSpace, instruction: Instruction, index: Index) -> I
     if op in ACCESS_RULES:
         return ACCESS_RULES.find(op)(space, instruction, index)
     if not op.elementwise:
-        raise UnsupportedError(codes.LOWERED_INSTRUCTION, f"{instruction.name} ({op.name}) has no access map")
+        raise UnsupportedError(codes.LOWERED_INSTRUCTION, f"{describe_instruction(instruction)} has no access map")
     return [Read(operand, index if operand.shape.rank else ()) for operand in instruction.operands]
 
 

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.region import Region
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.loops import Kernel
 from xlapy.opcodes.registry import OpDef
 
@@ -152,7 +152,7 @@ def demanded_plan(instruction: Instruction) -> DemandedPlan | None:
     try:
         return _plan_in(instruction.backend_config)
     except ValueError as error:
-        raise InvalidArgumentError(codes.KERNEL_PLAN, f"{described(instruction)}: {error}") from error
+        raise InvalidArgumentError(codes.KERNEL_PLAN, f"{describe_instruction(instruction)}: {error}") from error
 
 
 @lru_cache(maxsize=4096)
@@ -194,11 +194,6 @@ def record_plan(instruction: Instruction, plan: KernelPlan) -> None:
     if isinstance(parsed, dict):
         entries = {**cast("dict[str, Any]", parsed), CONFIG_KEY: json.loads(plan.to_json())}
         instruction.backend_config = json.dumps(entries, separators=(",", ":"))
-
-
-def described(instruction: Instruction) -> str:
-    """The name and the opcode of an instruction, for messages."""
-    return f"{instruction.name} ({instruction.op.name})"
 
 
 # -- parameters

@@ -52,12 +52,11 @@ from xlapy.codegen.plan import (
     Rejection,
     Strategy,
     demanded_plan,
-    described,
     with_demanded,
 )
 from xlapy.codegen.region import Region
 from xlapy.codegen.tuning import NO_TUNED_PLANS, TunedPlans
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.loops import Kernel
 
 STRATEGIES: tuple[Strategy[Any], ...] = (
@@ -196,7 +195,7 @@ def _choice(plan: KernelPlan, region: Region, demanded: DemandedPlan | None) -> 
 def followed_plan(instruction: Instruction, region: Region, demanded: DemandedPlan) -> KernelPlan:
     """The complete plan that follows a demanded one. Raises `InvalidArgumentError` if it is impossible."""
     strategy = BY_NAME.get(demanded.strategy)
-    where = f"{described(instruction)}: the strategy {demanded.strategy!r} of its kernel plan"
+    where = f"{describe_instruction(instruction)}: the strategy {demanded.strategy!r} of its kernel plan"
     if strategy is None:
         raise InvalidArgumentError(codes.KERNEL_PLAN, f"{where} is unknown; known: {', '.join(BY_NAME)}")
     answer = _answer(strategy, region)

@@ -33,7 +33,7 @@ from xlapy.codegen.fusion.decisions import Decision, Explain, decisions_text
 from xlapy.codegen.fusion.elementwise_loops import FuseElementwiseLoops
 from xlapy.codegen.fusion.fuse_instructions import Fuse, Unfuse
 from xlapy.codegen.fusion.pooling_gradients import FusePoolingGradients
-from xlapy.codegen.plan import demanded_plan, described
+from xlapy.codegen.plan import demanded_plan
 from xlapy.codegen.region import region_of
 from xlapy.codegen.strategies import Choice
 from xlapy.codegen.tuning import TunedPlans
@@ -90,7 +90,7 @@ from xlapy.cpu.transforms.split_reductions import SplitReductions
 from xlapy.cpu.transforms.transpose_loop_weights import TransposeLoopWeights
 from xlapy.cpu.tuned_plans import tuned_plans
 from xlapy.hlo import edit
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.loops import print_kernel
 from xlapy.passes.control_flow.hoist_loop_invariants import HoistLoopInvariants
@@ -425,8 +425,8 @@ def _check_plans(module: Module, record: CompilationRecord) -> None:
         if plan is not None and plan not in followed:
             raise InvalidArgumentError(
                 codes.KERNEL_PLAN,
-                f"{described(instruction)}: the strategy {plan.strategy!r} of its kernel plan is impossible: after the "
-                "passes, the instruction has no kernel of its own",
+                f"{describe_instruction(instruction)}: the strategy {plan.strategy!r} of its kernel plan is impossible: "
+                "after the passes, the instruction has no kernel of its own",
             )
 
 

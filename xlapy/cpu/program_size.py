@@ -12,6 +12,7 @@ from xlapy.analysis.aliasing import CONTROL_FLOW_OPS
 from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
 
@@ -37,7 +38,7 @@ def check_applied_computations(module: Module) -> None:
         size, largest = max(applications, key=lambda application: application[0])
         raise UnsupportedError(
             codes.PROGRAM_SIZE,
-            f"{largest.name} ({largest.op.name}) applies a computation of {size} instructions with all calls expanded, "
+            f"{describe_instruction(largest)} applies a computation of {size} instructions with all calls expanded, "
             f"{module.name} {total} in all, but cpu takes at most {MAX_INSTRUCTIONS}",
         )
 

@@ -31,7 +31,7 @@ from xlapy.base.value import Value as Value
 from xlapy.base.value import conform_to_shape
 from xlapy.hlo.communicator import SINGLE_DEVICE, Communicator
 from xlapy.hlo.computation import Computation, is_parameter
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.traverse import post_order
 from xlapy.interpreter.kernels.random_state import RandomState
 from xlapy.opcodes.registry import AsyncRole, Rules
@@ -176,7 +176,7 @@ def _dynamic_rule(instruction: Instruction) -> InterpreterRule:
             value = rule(context, instruction, values)
         except ShapeError as error:
             raise ExecutionError(
-                error.code, f"{instruction.name}, with the sizes at run time: {error.message}"
+                error.code, f"{describe_instruction(instruction)}, with the sizes at run time: {error.message}"
             ) from error
         return conform_to_shape(value, instruction.shape)
 
@@ -213,7 +213,7 @@ def _apply_rule(step: EvaluationStep, context: Context, operands: Sequence[Value
     try:
         return step.rule(context, instruction, operands)
     except MemoryError as error:
-        where = f"{instruction.name} ({instruction.op.name})"
+        where = describe_instruction(instruction)
         raise ExecutionError(
             codes.OUT_OF_MEMORY,
             f"{where}: out of memory for a value of shape {instruction.shape.to_text(layout=False)}",

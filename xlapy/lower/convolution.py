@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.loops import Affine
 from xlapy.lower.contraction import sum_of_products, sum_type, zero_element
 from xlapy.lower.core import LOWERINGS, Element, Index, Lowering
@@ -20,7 +20,7 @@ def convolution(lowering: Lowering, instruction: Instruction, index: Index) -> E
     attrs: ConvolutionAttributes = instruction.attributes_as(ConvolutionAttributes)
     if attrs.sparsity_config != SparsityConfig():
         raise UnsupportedError(
-            codes.LOWERED_INSTRUCTION, f"{instruction.name} (convolution): sparse operands do not run on cpu"
+            codes.LOWERED_INSTRUCTION, f"{describe_instruction(instruction)}: sparse operands do not run on cpu"
         )
     lhs, rhs = instruction.operands
     numbers, builder, result = attrs.dim_labels, lowering.builder, instruction.shape.element_type

@@ -13,7 +13,7 @@ from xlapy.analysis.integer_ranges import integer_range
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F64, PRED, PrimitiveType
 from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.loops import I32, Builder, ScalarType, Value
 from xlapy.loops.mathematics import COMPLEX_MATHEMATICS, MATHEMATICS
 from xlapy.loops.types import integer_type
@@ -90,7 +90,7 @@ def compute(builder: Builder, instruction: Instruction, operands: list[Element])
     values = [operand for operand in operands if isinstance(operand, Value)]
     if len(values) < len(operands):
         raise UnsupportedError(
-            codes.LOWERED_INSTRUCTION, f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet"
+            codes.LOWERED_INSTRUCTION, f"{describe_instruction(instruction)}: elements of {t} do not run on cpu yet"
         )
     if t is PRED and op in LOGICAL:
         return builder.binary(LOGICAL[op], *values)
@@ -106,7 +106,7 @@ def compute(builder: Builder, instruction: Instruction, operands: list[Element])
     if t.is_floating and op.name in MATHEMATICS:
         return rounded(builder, MATHEMATICS[op.name](builder, *values), t)
     raise UnsupportedError(
-        codes.LOWERED_INSTRUCTION, f"{instruction.name} ({op.name}): elements of {t} do not run on cpu yet"
+        codes.LOWERED_INSTRUCTION, f"{describe_instruction(instruction)}: elements of {t} do not run on cpu yet"
     )
 
 

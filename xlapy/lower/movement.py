@@ -13,7 +13,7 @@ from xlapy.base.element_types import PrimitiveType
 from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.loops import I64, Affine, Builder, PositionArithmetic, Value
 from xlapy.lower.bits import bits_of, of_bits
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering, delinear, linear
@@ -43,7 +43,7 @@ def bitcast(lowering: Lowering, instruction: Instruction, index: Index) -> Eleme
     if before.bits != after.bits or before.is_complex != after.is_complex:
         raise UnsupportedError(
             codes.LOWERED_INSTRUCTION,
-            f"{instruction.name}: a bitcast of {source.to_text(layout=False)} "
+            f"{describe_instruction(instruction)}: a bitcast of {source.to_text(layout=False)} "
             f"to {result.to_text(layout=False)} does not run on cpu",
         )
     element = lowering.element(operand, bitcast_index(lowering.builder, source, result, index))

@@ -10,7 +10,7 @@ from xlapy import opcodes
 from xlapy.base.element_types import S64, PrimitiveType
 from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.loops import Builder
 from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type
@@ -32,7 +32,8 @@ def constant(lowering: Lowering, instruction: Instruction, index: Index) -> Elem
     if number is None:
         raise UnsupportedError(
             codes.LOWERED_INSTRUCTION,
-            f"{instruction.name}: a constant of shape {instruction.shape.to_text(layout=False)} lies in memory",
+            f"{describe_instruction(instruction)}: a constant of shape {instruction.shape.to_text(layout=False)} lies "
+            "in memory",
         )
     return constant_element(lowering.builder, instruction.shape.element_type, number)
 

@@ -12,7 +12,7 @@ from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.literal import check_numpy_limits
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import called_computations, computation_post_order
 
@@ -43,14 +43,14 @@ def _check_array(instruction: Instruction, shape: Shape, platform: str) -> None:
     if shape.rank > MAX_RANK:
         raise UnsupportedError(
             codes.ARRAY_RANK,
-            f"{instruction.name} of shape {shape.to_text(layout=False)} has {shape.rank} dimensions, "
+            f"{describe_instruction(instruction)} of shape {shape.to_text(layout=False)} has {shape.rank} dimensions, "
             f"{platform} takes at most {MAX_RANK}",
         )
     try:
         check_numpy_limits(shape)
     except ShapeError as error:
         raise UnsupportedError(
-            error.code, f"{instruction.name}: {error.message}: not executable by {platform}"
+            error.code, f"{describe_instruction(instruction)}: {error.message}: not executable by {platform}"
         ) from error
 
 
@@ -60,8 +60,8 @@ def check_constants(module: Module) -> None:
         if instruction.op is opcodes.CONSTANT and not has_all_elements(instruction.literal):
             raise UnsupportedError(
                 codes.ELIDED_CONSTANT,
-                f"{instruction.name} is written {{...}}, so its elements are unknown; print the program with all "
-                f"constants in full (print_large_constants=True)",
+                f"{describe_instruction(instruction)} is written {{...}}, so its elements are unknown; print the "
+                "program with print_large_constants=True",
             )
 
 

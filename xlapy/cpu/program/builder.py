@@ -38,7 +38,7 @@ from xlapy.cpu.program.verification.value_records import ValueRecords, values_by
 from xlapy.cpu.program_size import check_expanded_size
 from xlapy.cpu.target import host_target
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module, ShapeIndex
 from xlapy.interpreter.core import rule_of
 from xlapy.interpreter.random import check_random_instruction
@@ -332,7 +332,7 @@ class LoweringContext:
         elif instruction.op.async_role is AsyncRole.NONE:
             self.add_host_callback(instruction, "its operation has no native form")
         else:
-            name = f"{instruction.name} ({instruction.op.name})"
+            name = describe_instruction(instruction)
             raise UnsupportedError(codes.ASYNC_HALF, f"{name} runs on cpu only together with its other half")
 
     def add_host_callback(self, instruction: Instruction, reason: str) -> None:

@@ -220,7 +220,7 @@ class HostCallbackHandler:
         except MemoryError as error:
             raise ExecutionError(
                 codes.OUT_OF_MEMORY,
-                f"{instruction.name} ({instruction.op.name}): out of memory for a value of shape "
+                f"{describe_instruction(instruction)}: out of memory for a value of shape "
                 f"{instruction.shape.to_text(layout=False)}",
             ) from error
 

@@ -28,6 +28,7 @@ from xlapy.debugging.bisecting.session import (
     ProgramFault,
     find_result_fault,
 )
+from xlapy.hlo.instruction import describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.opcodes.transfer import ChannelAttributes
 from xlapy.runtime.engine.arguments import check_arguments
@@ -131,7 +132,7 @@ def _check(module: Module, arguments: Sequence[Sequence[Any]], settings: BisectS
         ):
             raise UnsupportedError(
                 codes.HOST_EXCHANGE,
-                f"{instruction.name} ({instruction.op.name}) exchanges data with the host: such programs cannot be "
+                f"{describe_instruction(instruction)} exchanges data with the host: such programs cannot be "
                 "bisected, because bisecting runs a program many times",
             )
 

@@ -12,7 +12,7 @@ from typing import Final
 from xlapy import opcodes
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
 from xlapy.interpreter import EvaluationPlan
@@ -40,7 +40,7 @@ class MemoryDemand:
         where = (
             ""
             if self.at is None
-            else f" at {self.at.name} ({self.at.op.name}) of shape {self.at.shape.to_text(layout=False)}"
+            else f" at {describe_instruction(self.at)} of shape {self.at.shape.to_text(layout=False)}"
         )
         return f"{format_bytes(self.size)}{where}"
 

@@ -16,6 +16,7 @@ from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.debugging.first_difference import Comparison, Difference, compare_with_interpreter
 from xlapy.debugging.fuzzing.implementations import find_implementation, plain
+from xlapy.hlo.instruction import describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.runtime import Client, Executable
 from xlapy.runtime.engine.arguments import check_arguments
@@ -51,7 +52,7 @@ def _check_comparable(executable: Executable) -> None:
         if instruction.shape.is_dynamic:
             raise UnsupportedError(
                 codes.STATIC_SHAPES,
-                f"{instruction.name} has the dynamic shape "
+                f"{describe_instruction(instruction)} has the dynamic shape "
                 f"{instruction.shape.to_text(layout=False)}: such programs cannot be compared",
             )
 
