@@ -425,8 +425,8 @@ def _check_plans(module: Module, record: CompilationRecord) -> None:
         if plan is not None and plan not in followed:
             raise InvalidArgumentError(
                 codes.KERNEL_PLAN,
-                f"{describe_instruction(instruction)}: the strategy {plan.strategy!r} of its kernel plan is impossible: "
-                "after the passes, the instruction has no kernel of its own",
+                f"{describe_instruction(instruction)}: the strategy {plan.strategy!r} of its kernel plan is "
+                "impossible: after the passes, the instruction has no kernel of its own",
             )
 
 
