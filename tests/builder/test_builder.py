@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from tests.builder.programs import evaluate, opcode_names, parameters, run
+from tests.raising import raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.element_types import F32, S32
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import control as control_codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import BuilderError, InvalidArgumentError
 from xlapy.builder import XlaBuilder, XlaComputation
 from xlapy.hlo.module import Module
@@ -71,19 +75,19 @@ class TestBuild:
         assert not builder.is_finished
         builder.build()
         assert builder.is_finished
-        with pytest.raises(BuilderError, match=r"add: builder test is finished; no op can be added"):
+        with raises(BuilderError, codes.OPEN_BUILDER):
             x + x
-        with pytest.raises(BuilderError, match=r"build: builder test is finished"):
+        with raises(BuilderError, codes.OPEN_BUILDER):
             builder.build()
 
     def test_empty(self) -> None:
-        with pytest.raises(BuilderError, match=r"build: builder nothing has no ops, so it has no root"):
+        with raises(BuilderError, codes.BUILT_ROOT):
             XlaBuilder("nothing").build()
 
     def test_parameter_gap(self) -> None:
         builder = XlaBuilder("gap")
         ops.parameter(builder, 1, Shape.scalar(F32))
-        with pytest.raises(BuilderError, match=r"parameters of builder gap must be numbered 0 to 0, found \[1\]"):
+        with raises(BuilderError, codes.BUILT_PARAMETERS, "[1]"):
             builder.build()
         ops.parameter(builder, 0, Shape.scalar(S32))
         assert builder.build().program_shape.to_text() == "(p0: s32[], p1: f32[]) -> s32[]"
@@ -92,7 +96,7 @@ class TestBuild:
         (x,) = parameters("f32[2]")
         (other,) = parameters("f32[2]")
         assert x.builder.get_shape(x) is x.shape
-        with pytest.raises(BuilderError, match=r"get_shape: operand p0 .* belongs to builder test"):
+        with raises(BuilderError, codes.OWN_OPERANDS, "get_shape", "p0"):
             x.builder.get_shape(other)
 
     def test_sub_builder_is_separate(self) -> None:
@@ -121,19 +125,19 @@ class TestForeignOps:
     def test_two_builders(self) -> None:
         (x,) = parameters("f32[2]")
         y = ops.parameter(XlaBuilder("other"), 0, x.shape, "y")
-        with pytest.raises(BuilderError, match=r"add: operand y f32\[2\] belongs to builder other, not to test"):
+        with raises(BuilderError, codes.OWN_OPERANDS, "f32[2]"):
             ops.add(x, y)
         assert opcode_names(x) == []
 
     def test_no_xla_op_at_all(self) -> None:
-        with pytest.raises(BuilderError, match=r"add: needs an XlaOp among its operands, given int, float"):
+        with raises(BuilderError, codes.OPERAND_KIND):
             ops.add(1, 2.0)
-        with pytest.raises(BuilderError, match=r"negate: needs an XlaOp among its operands, given int"):
+        with raises(BuilderError, codes.OPERAND_KIND):
             ops.neg(1)  # type: ignore[arg-type]
 
     def test_plain_value_where_an_op_is_needed(self) -> None:
         (x,) = parameters("f32[2]")
-        with pytest.raises(BuilderError, match=r"tuple: takes XlaOps, given int 3; ops.constant creates one"):
+        with raises(BuilderError, codes.OPERAND_KIND):
             ops.tuple(x.builder, [x, 3])  # type: ignore[list-item]
 
 
@@ -170,9 +174,7 @@ class TestCalledComputations:
 
     def test_failed_call_leaves_no_computation(self) -> None:
         (x,) = parameters("f32[2]")
-        with pytest.raises(
-            ShapeError, match=r"call: parameter 0 of the called computation is f32\[\], operand 0 is f32\[2\]"
-        ):
+        with raises(ShapeError, control_codes.PARAMETER_SHAPE, "parameter 0", "f32[]", "operand 0", "f32[2]"):
             ops.call(x.builder, adder(), [x, x])
         assert len(x.builder.build().module.computations) == 1
 
@@ -187,11 +189,11 @@ class TestCalledComputations:
 
     def test_no_computation(self) -> None:
         (x,) = parameters("f32[]")
-        with pytest.raises(BuilderError, match=r"call: calls an XlaComputation, given XlaBuilder; build.. creates one"):
+        with raises(BuilderError, codes.OPERAND_KIND):
             ops.call(x.builder, XlaBuilder("f"), [x])  # type: ignore[arg-type]
 
     def test_module_without_entry(self) -> None:
-        with pytest.raises(InvalidArgumentError, match=r"module empty has no entry computation"):
+        with raises(InvalidArgumentError, codes.ENTRY):
             XlaComputation(Module("empty"))
 
 
@@ -214,45 +216,42 @@ class TestUserLine:
         monkeypatch.chdir(HERE.parent)
         (x, y) = parameters("f32[2]", "f32[3]")
         where = line() + 2
-        with pytest.raises(BuilderError) as caught:
+        with raises(BuilderError, codes.COMPATIBLE_SIZES, f"test_builder.py:{where}: add", "f32[2]", "f32[3]"):
             ops.add(x, y)
-        assert str(caught.value).startswith(f"test_builder.py:{where}: add: dimension 0 of f32[2] has size 2")
 
     def test_error_outside_the_working_directory(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.chdir(tmp_path)
         (x,) = parameters("f32[2]")
-        with pytest.raises(BuilderError, match=r"test_builder\.py:\d+: not takes integer or pred elements") as caught:
+        with raises(BuilderError, shared.ELEMENT_TYPE, "test_builder.py") as caught:
             ops.not_(x)
         assert str(caught.value).startswith(f"{HERE}:")
 
     def test_shape_error_of_an_op_is_both(self) -> None:
         (x,) = parameters("s32[2]")
-        with pytest.raises(
-            ShapeError, match=r"exponential takes floating-point or complex elements, operand is s32\[2\]"
-        ):
+        with raises(ShapeError, shared.ELEMENT_TYPE, "s32[2]"):
             ops.exp(x)
-        with pytest.raises(BuilderError, match=r"exponential takes"):
+        with raises(BuilderError, shared.ELEMENT_TYPE):
             ops.exp(x)
 
     def test_no_user_frame(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("xlapy.builder.core.source._OWN", ("",))
         (x,) = parameters("f32[2]")
         assert ops.neg(x).instruction.metadata is None
-        with pytest.raises(BuilderError, match=r"^not takes"):
+        with raises(BuilderError, shared.ELEMENT_TYPE):
             ops.not_(x)
 
 
 class TestFailedCallChangesNothing:
     def test_broadcast_and_constant_are_undone(self) -> None:
         (x,) = parameters("f32[2,3]")
-        with pytest.raises(ShapeError, match=r"and takes integer or pred elements"):
+        with raises(ShapeError, shared.ELEMENT_TYPE):
             x & 1
         assert opcode_names(x) == []
         assert x.builder.build().module.entry_computation.root is x.instruction
 
     def test_nested_transactions(self) -> None:
         (x,) = parameters("f32[4,5]")
-        with pytest.raises(BuilderError, match=r"index is an integer"):
+        with raises(BuilderError, codes.INDEX_KIND):
             x[1:2, "a"]
         with pytest.raises(BuilderError):
             x[1, 5]

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from tests.builder.programs import evaluate, listing, opcode_names, parameters
+from tests.raising import raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
+from xlapy.base.error_codes import control as codes
+from xlapy.base.error_codes import movement as movement_codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
 
@@ -75,16 +79,12 @@ class TestWhile:
 
     def test_wrong_order(self) -> None:
         (state,) = parameters("(s32[], f32[2])")
-        with pytest.raises(
-            ShapeError, match=r"while: the condition must return pred\[\], it returns \(s32\[\], f32\[2\]\)"
-        ):
+        with raises(ShapeError, codes.LOOP_CONDITION, "pred[]", "(s32[], f32[2])"):
             ops.while_(body(), condition(), state)
 
     def test_init_of_another_shape(self) -> None:
         (x,) = parameters("f32[2]")
-        with pytest.raises(
-            ShapeError, match=r"the condition's parameter is \(s32\[\], f32\[2\]\), the initial value f32\[2\]"
-        ):
+        with raises(ShapeError, codes.PARAMETER_SHAPE, "condition's", "(s32[], f32[2])", "f32[2]"):
             ops.while_(condition(), body(), x)
 
 
@@ -112,19 +112,19 @@ class TestConditional:
     def test_wrong_selector(self) -> None:
         i, p, x = parameters("s32[]", "pred[]", "f32[]")
         f = doubled("f32[]")
-        with pytest.raises(BuilderError, match=r"conditional: on a predicate takes a scalar pred, given s32\[\]"):
+        with raises(BuilderError, codes.BRANCH_INDEX, "s32[]"):
             ops.conditional(i, x, f, x, f)
-        with pytest.raises(BuilderError, match=r"conditional: on a branch index takes a scalar s32, given pred\[\]"):
+        with raises(BuilderError, codes.BRANCH_INDEX, "s32", "pred[]"):
             ops.conditional(p, [f, f], [x, x])
 
     def test_results_of_two_shapes(self) -> None:
         p, x, y = parameters("pred[]", "f32[2]", "f32[3]")
-        with pytest.raises(ShapeError, match=r"branch 1 returns f32\[3\], branch 0 f32\[2\]"):
+        with raises(ShapeError, codes.BRANCH_RESULTS, "branch 1", "f32[3]", "branch 0", "f32[2]"):
             ops.conditional(p, x, doubled("f32[2]"), y, doubled("f32[3]"))
 
     def test_an_operand_a_branch(self) -> None:
         i, x = parameters("s32[]", "f32[]")
-        with pytest.raises(ShapeError, match=r"conditional takes one operand per branch: 2 branches, 1 operands"):
+        with raises(ShapeError, codes.BRANCH_OPERANDS):
             ops.conditional(i, [doubled("f32[]"), negated("f32[]")], [x])
 
 
@@ -165,7 +165,7 @@ class TestOrder:
 
     def test_after_all_of_arrays(self) -> None:
         (x,) = parameters("f32[2]")
-        with pytest.raises(BuilderError, match=r"after-all: takes tokens, operand 0 is f32\[2\]"):
+        with raises(BuilderError, shared.TOKEN_OPERAND, "operand 0", "f32[2]"):
             ops.after_all(x.builder, [x])
 
     def test_optimization_barrier(self) -> None:
@@ -186,9 +186,9 @@ class TestTuples:
 
     def test_refused(self) -> None:
         x, t = parameters("f32[2]", "(f32[2])")
-        with pytest.raises(ShapeError, match=r"get-tuple-element takes a tuple, operand is f32\[2\]"):
+        with raises(ShapeError, movement_codes.TUPLE_OPERAND, "f32[2]"):
             ops.get_tuple_element(x, 0)
-        with pytest.raises(ShapeError, match=r"index 1 is out of bounds"):
+        with raises(ShapeError, movement_codes.TUPLE_INDEX, "index 1"):
             ops.get_tuple_element(t, 1)
 
 

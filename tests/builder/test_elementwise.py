@@ -7,9 +7,13 @@ import pytest
 
 from tests import xla_reference
 from tests.builder.programs import evaluate, listing, opcode_names, parameters
+from tests.raising import raises
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.element_types import BF16, C64, F32, S8, S32, U8, PrimitiveType
+from xlapy.base.error_codes import builder as builder_codes
+from xlapy.base.error_codes import elementwise as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import BuilderError
 from xlapy.builder import ResultAccuracy
 from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType
@@ -104,9 +108,7 @@ def test_binary(function: str, name: str, kind: str) -> None:
 @pytest.mark.parametrize("function", [*BINARY, *INTEGER_BINARY])
 def test_binary_of_two_types(function: str) -> None:
     x, y = parameters("f32[3]", "f64[3]")
-    with pytest.raises(
-        ShapeError, match=r"takes operands of the same element type, given f32\[3\] and f64\[3\]; convert one"
-    ):
+    with raises(ShapeError, shared.SAME_ELEMENT_TYPE, "f32[3]", "f64[3]"):
         getattr(ops, function)(x, y)
 
 
@@ -147,7 +149,7 @@ class TestPlainValues:
 
     def test_beside_a_tuple(self) -> None:
         (x,) = parameters("(f32[3])")
-        with pytest.raises(BuilderError, match=r"takes arrays together with plain values, operand p0 is \(f32\[3\]\)"):
+        with raises(BuilderError, shared.ARRAY_OPERAND, "p0", "(f32[3])"):
             ops.add(x, 1)
 
 
@@ -171,7 +173,7 @@ class TestResultAccuracy:
     @pytest.mark.parametrize("accuracy", [ResultAccuracy(atol=-1), ResultAccuracy(highest=True, ulps=1)])
     def test_refused(self, accuracy: ResultAccuracy) -> None:
         (x,) = parameters("f32[2]")
-        with pytest.raises(BuilderError, match=r"exponential: result_accuracy is either highest or tolerances >= 0"):
+        with raises(BuilderError, builder_codes.ACCURACY, "result_accuracy"):
             ops.exp(x, accuracy)
         assert opcode_names(x) == []
 
@@ -221,12 +223,12 @@ class TestCompare:
         x, y = parameters("f32[3]", "f32[3]")
         result = ops.compare(x, y, direction="GE", type="TOTALORDER")
         assert result.instruction.direction is ComparisonDirection.GE
-        with pytest.raises(BuilderError, match=r"compare takes one of EQ, NE, GE, GT, LE, LT, given '<'"):
+        with raises(BuilderError, builder_codes.NAMED_CHOICE, "EQ", "NE", "GE", "GT", "LE", "LT", "'<'"):
             ops.compare(x, y, direction="<")
 
     def test_complex_has_no_order(self) -> None:
         (x,) = parameters("c64[3]")
-        with pytest.raises(ShapeError, match=r"compare of complex operands c64\[3\] takes EQ or NE, not LT"):
+        with raises(ShapeError, codes.COMPLEX_ORDER, "c64[3]", "EQ", "NE", "LT"):
             ops.lt(x, x)
 
 
@@ -243,7 +245,7 @@ class TestClamp:
 
     def test_arrays_of_other_dimensions(self) -> None:
         low, x, high = parameters("f32[1]", "f32[4]", "f32[]")
-        with pytest.raises(ShapeError, match=r"clamp takes min as a scalar or like the operand"):
+        with raises(ShapeError, codes.SCALAR_OR_SAME_DIMENSIONS):
             ops.clamp(low, x, high)
 
 
@@ -277,19 +279,17 @@ class TestSelect:
 
     def test_tuples_need_a_scalar_predicate(self) -> None:
         p, x = parameters("pred[2]", "(f32[2])")
-        with pytest.raises(ShapeError, match=r"select of tuples takes a scalar predicate, given pred\[2\]"):
+        with raises(ShapeError, builder_codes.TUPLE_SELECTION, "pred[2]"):
             ops.select(p, x, x)
 
     def test_tuples_of_two_shapes(self) -> None:
         p, x, y = parameters("pred[]", "(f32[2])", "(f32[3])")
-        with pytest.raises(
-            ShapeError, match=r"select takes tuples of the same shape, given \(f32\[2\]\) and \(f32\[3\]\)"
-        ):
+        with raises(ShapeError, builder_codes.TUPLE_SELECTION, "(f32[2])", "(f32[3])"):
             ops.select(p, x, y)
 
     def test_predicate_type(self) -> None:
         p, x = parameters("s32[2]", "f32[2]")
-        with pytest.raises(ShapeError, match=r"select takes a pred predicate, given s32\[2\]"):
+        with raises(ShapeError, shared.ELEMENT_TYPE, "s32[2]"):
             ops.select(p, x, x)
 
 
@@ -322,7 +322,7 @@ class TestConversion:
 
     def test_tuple(self) -> None:
         (x,) = parameters("(f32[2])")
-        with pytest.raises(ShapeError, match=r"convert takes arrays, operand is \(f32\[2\]\)"):
+        with raises(ShapeError, shared.ARRAY_OPERAND, "(f32[2])"):
             x.astype(S32)
 
     @pytest.mark.parametrize(("target", "shape"), [(S32, "s32[3,2]"), (S8, "s8[3,2,4]"), (PrimitiveType.F64, "f64[3]")])
@@ -340,15 +340,15 @@ class TestConversion:
 
     def test_bitcast_refused(self) -> None:
         x, pairs = parameters("f32[3]", "f32[3,2]")
-        with pytest.raises(ShapeError, match=r"bitcast-convert between real and complex types is not supported"):
+        with raises(ShapeError, codes.BITCAST_CONVERT_COMPLEX):
             ops.bitcast_convert_type(pairs, C64)
-        with pytest.raises(ShapeError, match=r"needs a last dimension of 2"):
+        with raises(ShapeError, codes.BITCAST_CONVERT_LAST_DIMENSION):
             ops.bitcast_convert_type(x, PrimitiveType.F64)
-        with pytest.raises(ShapeError, match=r"bitcast-convert returns an array, given the element type tuple"):
+        with raises(ShapeError, shared.ELEMENT_TYPE):
             ops.bitcast_convert_type(x, PrimitiveType.TUPLE)
 
     def test_reduce_precision(self) -> None:
         (x,) = parameters("f32[1]")
-        with pytest.raises(ShapeError, match=r"reduce-precision needs exponent_bits >= 1, given 0"):
+        with raises(ShapeError, codes.PRECISION_BITS, "exponent_bits"):
             ops.reduce_precision(x, 0, 3)
         assert evaluate(ops.reduce_precision(x, exponent_bits=8, mantissa_bits=2), np.float32([1.3])).tolist() == [1.25]

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from tests.builder.programs import evaluate, opcode_names, parameters
+from tests.raising import Wanted, raises
 from xlapy.base import ShapeError
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaOp
 
@@ -89,7 +92,7 @@ class TestOperators:
 
     def test_shift_right_of_floats(self) -> None:
         (x,) = parameters("f32[1]")
-        with pytest.raises(ShapeError, match=r"shift-right-arithmetic takes integer elements"):
+        with raises(ShapeError, shared.ELEMENT_TYPE):
             x >> 1
 
     def test_numpy_on_the_left(self) -> None:
@@ -118,7 +121,7 @@ class TestNotAValue:
     )
     def test_refused(self, use: Callable[[XlaOp], Any], what: str) -> None:
         (x,) = parameters("s32[]")
-        with pytest.raises(BuilderError, match=f"has no value before the program runs, so it has no {what}"):
+        with raises(BuilderError, codes.RUN_TIME_VALUE, what):
             use(x)
 
     def test_hash_is_identity(self) -> None:
@@ -132,7 +135,7 @@ class TestNotAValue:
     def test_length(self) -> None:
         x, t, scalar = parameters("s32[2,3]", "(f32[], s32[], pred[])", "s32[]")
         assert (len(x), len(t)) == (2, 3)
-        with pytest.raises(BuilderError, match=r"p2 s32\[\] has no length"):
+        with raises(BuilderError, codes.LENGTH, "p2", "s32[]"):
             len(scalar)
 
 
@@ -196,35 +199,33 @@ class TestIndexing:
         np.testing.assert_array_equal(evaluate(x[i, ..., j], A, np.uint32(1), np.uint32(2)), A[1, :, 2])
 
     @pytest.mark.parametrize(
-        ("index", "message"),
+        ("index", "wanted"),
         [
-            (2, r"index 2 is out of bounds for dimension 0 of s32\[2,3,4\]"),
-            ((0, -4), "index -4 is out of bounds for dimension 1"),
-            ((0, 0, 0, 0), r"4 indices for s32\[2,3,4\], which has rank 3"),
-            ((..., ...), "at most one `...`"),
-            ("a", "an index is an integer, a slice, `...`, None or a scalar integer XlaOp, given 'a'"),
-            (True, "given True"),
-            (1.0, "given 1.0"),
-            ([0, 1], r"given \[0, 1\]"),
-            (slice(None, None, 0), "slice step cannot be zero"),
-            (slice("a", None), "slice indices must be integers or None"),
+            (2, (codes.INDEX_RANGE, "index 2", "dimension 0", "s32[2,3,4]")),
+            ((0, -4), (codes.INDEX_RANGE, "index -4", "dimension 1")),
+            ((0, 0, 0, 0), (codes.INDEX_COUNT, "s32[2,3,4]", "rank 3")),
+            ((..., ...), (codes.INDEX_COUNT, "`...`")),
+            ("a", (codes.INDEX_KIND, "`...`", "'a'")),
+            (True, (codes.INDEX_KIND,)),
+            (1.0, (codes.INDEX_KIND, "1.0")),
+            ([0, 1], (codes.INDEX_KIND, "[0, 1]")),
+            (slice(None, None, 0), (codes.INDEX_KIND,)),
+            (slice("a", None), (codes.INDEX_KIND,)),
         ],
     )
-    def test_refused(self, index: Any, message: str) -> None:
+    def test_refused(self, index: Any, wanted: Wanted) -> None:
         (x,) = parameters("s32[2,3,4]")
-        with pytest.raises(BuilderError, match=message):
+        with raises(BuilderError, *wanted):
             x[index]
         assert opcode_names(x) == []
 
     def test_refused_ops_as_index(self) -> None:
         x, v, f = parameters("s32[2]", "s32[2]", "f32[]")
-        with pytest.raises(
-            BuilderError, match=r"an XlaOp index is a scalar integer, given s32\[2\]; ops.gather takes arrays"
-        ):
+        with raises(BuilderError, codes.INDEX_KIND, "s32[2]"):
             x[v]
-        with pytest.raises(BuilderError, match=r"given f32\[\]"):
+        with raises(BuilderError, codes.INDEX_KIND, "f32[]"):
             x[f]
-        with pytest.raises(BuilderError, match=r"bounds of a slice are integers; ops.dynamic_slice takes"):
+        with raises(BuilderError, codes.INDEX_KIND):
             x[v[0] : 2]
 
     def test_dynamic_dimensions_survive_a_new_axis(self) -> None:
@@ -243,10 +244,10 @@ class TestIndexing:
         assert (first.shape.to_text(layout=False), second.shape.to_text(layout=False)) == ("f32[2]", "s32[]")
         assert t[-1].shape.to_text(layout=False) == "s32[]"
         for index in (2, -3, slice(None), (0, 0), "a"):
-            with pytest.raises(BuilderError, match=r"a tuple of 2 elements takes one integer from -2 to 1"):
+            with raises(BuilderError, codes.TUPLE_ELEMENT, "-2"):
                 t[index]
 
     def test_token(self) -> None:
         (t,) = parameters("token[]")
-        with pytest.raises(BuilderError, match=r"p0 token\[\] is not an array and cannot be indexed"):
+        with raises(BuilderError, shared.ARRAY_OPERAND, "p0", "token[]"):
             t[0]

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.raising import Wanted, raises
 from xlapy.base import ShapeError
+from xlapy.base.error_codes import attributes as attributes_codes
+from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.builder.core.padding import Padding, make_padding
 from xlapy.opcodes.attributes.dimensions import Window
 
@@ -48,16 +52,16 @@ def test_names_and_pairs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "wanted"),
     [
-        (([10], [3], [1], "same"), "padding is SAME, VALID or a list of .low, high. pairs, given 'same'"),
-        (([10], [3], [1], [1, 2]), "padding is SAME, VALID or a list of .low, high. pairs, given .1, 2."),
-        (([10], [3], [1], [(1.5, 2)]), "padding is SAME, VALID or a list"),
-        (([10, 2], [3], [1], "SAME"), r"padding SAME takes one input size, window size and stride .*, given \[10, 2\]"),
-        (([10], [0], [1], "SAME"), "window dimension 0 has a non-positive size: 0"),
-        (([10], [3], [0], "VALID"), "window dimension 0 has a non-positive stride: 0"),
+        (([10], [3], [1], "same"), (codes.PADDING_FORM, "SAME", "VALID", "'same'")),
+        (([10], [3], [1], [1, 2]), (codes.PADDING_FORM, "SAME", "VALID", "[1, 2]")),
+        (([10], [3], [1], [(1.5, 2)]), (codes.PADDING_FORM, "SAME", "VALID")),
+        (([10, 2], [3], [1], "SAME"), (shared.ENTRY_PER_DIMENSION, "SAME", "[10, 2]")),
+        (([10], [0], [1], "SAME"), (attributes_codes.WINDOW_POSITIVE, "window dimension 0")),
+        (([10], [3], [0], "VALID"), (attributes_codes.WINDOW_POSITIVE, "window dimension 0")),
     ],
 )
-def test_refusals(arguments: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(ShapeError, match=message):
+def test_refusals(arguments: tuple[Any, ...], wanted: Wanted) -> None:
+    with raises(ShapeError, *wanted):
         make_padding(*arguments)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.builder.programs import instruction_texts, parameters
+from tests.raising import Wanted, raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.element_types import S8
+from xlapy.base.error_codes import builder as builder_codes
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import special as codes
 from xlapy.base.errors import BuilderError
 from xlapy.opcodes.random import RandomAlgorithm
 
@@ -33,11 +37,11 @@ def test_plain_limits_take_the_type_of_the_result() -> None:
 
 def test_rng_refused() -> None:
     a, i = parameters("f32[]", "s32[]")
-    with pytest.raises(ShapeError, match=r"rng of f32\[2\] takes f32\[\] as operand 1, given s32\[\]"):
+    with raises(ShapeError, codes.RNG_OPERANDS, "f32[2]", "f32[]", "operand 1", "s32[]"):
         ops.rng_uniform(a, i, Shape.parse("f32[2]"))
-    with pytest.raises(ShapeError, match=r"rng with rng_normal returns floating-point elements, declared s32\[2\]"):
+    with raises(ShapeError, shared.ELEMENT_TYPE, "rng_normal", "s32[2]"):
         ops.rng_normal(i, i, Shape.parse("s32[2]"))
-    with pytest.raises(BuilderError, match="needs an XlaOp among its operands, given int, float"):
+    with raises(BuilderError, builder_codes.OPERAND_KIND):
         ops.rng_normal(0, 1.0, Shape.parse("f32[2]"))
 
 
@@ -63,16 +67,16 @@ def test_bits_are_as_wide_as_the_elements(shape: str, bits: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "shape", "message"),
+    ("state", "shape", "wanted"),
     [
-        ("u64[2]", "c128[2]", r"returns bits as wide as an unsigned integer type, given c128\[2\]"),
-        ("u64[2]", "token[]", r"returns bits as wide as an unsigned integer type, given token\[\]"),
-        ("u64[2]", "(f32[2])", r"returns bits as wide as an unsigned integer type, given \(f32\[2\]\)"),
+        ("u64[2]", "c128[2]", (shared.ELEMENT_TYPE, "c128[2]")),
+        ("u64[2]", "token[]", (shared.ELEMENT_TYPE, "token[]")),
+        ("u64[2]", "(f32[2])", (shared.ELEMENT_TYPE, "(f32[2])")),
     ],
 )
-def test_bits_refused(state: str, shape: str, message: str) -> None:
+def test_bits_refused(state: str, shape: str, wanted: Wanted) -> None:
     (s,) = parameters(state)
-    with pytest.raises(ShapeError, match=f"rng-bit-generator.*{message}"):
+    with raises(ShapeError, *wanted, "rng-bit-generator"):
         ops.rng_bit_generator(RandomAlgorithm.PHILOX, s, Shape.parse(shape))
 
 
@@ -88,7 +92,7 @@ def test_stochastic_convert(target: object) -> None:
 
 def test_stochastic_convert_refused() -> None:
     x, random = parameters("f32[2]", "u16[2]")
-    with pytest.raises(ShapeError, match=r"random numbers u16\[2\] must have the width of operand f32\[2\]"):
+    with raises(ShapeError, codes.RANDOM_BITS, "u16[2]", "f32[2]"):
         ops.stochastic_convert_type(x, random, S8)
     with pytest.raises(BuilderError, match="no element type has the spelling 'int7'"):
         ops.stochastic_convert_type(x, random, "int7")
