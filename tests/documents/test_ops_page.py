@@ -64,8 +64,8 @@ The number of one bits.
 
 Constraints:
 
-1. The operand is an array.
-2. Its elements are integer.
+1. The operand is an array. [E1001]
+2. Its elements are integer. [E1013]
 
 Definition (`xlapy/reference/elementwise.py`):
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xlapy.testing.examples.example import NO_MLIR, Example, Refusal
+from xlapy.base.error_codes import collectives as codes
+from xlapy.base.error_codes import operands as shared
+from xlapy.testing.examples.example import NO_MLIR, Example, Refusal, Violation
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB
 
 _SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
@@ -157,73 +159,92 @@ def _of_groups(op: str, result: str, more: str, *, mode: bool = True, uniform: b
     """Yields refusals for the constraints on replica groups. `mode`: the op has use_global_device_ids."""
     number = 1
 
-    def refusal(attributes: str, message: str, operand: str = "f32[4]") -> Refusal:
+    def refusal(attributes: str, violation: Violation, operand: str = "f32[4]") -> Refusal:
         declared = result.replace("(f32[4]", f"({operand}")
-        return Refusal(op, number, f"{declared} {op}({operand}), {attributes}{more}", f"{op}{message}")
+        return Refusal(op, number, f"{declared} {op}({operand}), {attributes}{more}", violation)
 
-    yield refusal("replica_groups={{0,1}}", " takes arrays, operand 0 is token[]", "token[]")
+    yield refusal("replica_groups={{0,1}}", (shared.ARRAY_OPERAND, "operand 0", "token[]"), "token[]")
     if mode:
         number += 1
         yield refusal(
-            "replica_groups={{0,1}}, use_global_device_ids=true", ": use_global_device_ids=true needs a channel"
+            "replica_groups={{0,1}}, use_global_device_ids=true", (codes.CHANNEL_GIVEN, "use_global_device_ids=true")
         )
-        yield refusal("channel_id=1, replica_groups={}, use_global_device_ids=true", " with use_global_device_ids=true")
+        yield refusal(
+            "channel_id=1, replica_groups={}, use_global_device_ids=true",
+            (codes.GROUPS_GIVEN, "use_global_device_ids=true"),
+        )
     number += 1
-    yield refusal("replica_groups={{0,2}}", ": replica_groups {{0,2}} must hold each id from 0 to 1 once")
-    yield refusal("replica_groups={{0,1},{}}", ": replica_groups {{0,1},{}} have an empty group")
+    yield refusal("replica_groups={{0,2}}", (codes.GROUP_IDS, "replica_groups", "{{0,2}}"))
+    yield refusal("replica_groups={{0,1},{}}", (codes.EMPTY_GROUP, "replica_groups", "{{0,1},{}}"))
     if uniform:
         number += 1
-        yield refusal("replica_groups={{0,1},{2}}", ": replica_groups {{0,1},{2}} must all have the same size")
+        yield refusal("replica_groups={{0,1},{2}}", (codes.GROUP_SIZES, "replica_groups", "{{0,1},{2}}"))
 
 
 def _of_reducer(op: str, constraint: int, result: str, more: str) -> Iterator[Refusal]:
-    for program, message in (
-        ("f32[2], f32[2] -> f32[2]", "the reducer must take and return scalars"),
-        ("f32[] -> f32[]", "needs a reducer of two scalars"),
+    for program, violation in (
+        ("f32[2], f32[2] -> f32[2]", (codes.COLLECTIVE_REDUCER, op, "-> f32[2]")),
+        ("f32[] -> f32[]", (codes.COLLECTIVE_REDUCER, op, "f32[]) -> f32[]")),
     ):
         yield Refusal(
-            op, constraint, f"{result} {op}(f32[4]), replica_groups={{{{0,1}}}}{more}, to_apply=({program})", message
+            op, constraint, f"{result} {op}(f32[4]), replica_groups={{{{0,1}}}}{more}, to_apply=({program})", violation
         )
 
 
 def _of_gather(op: str, result: str, wrong: str, first: int) -> Iterator[Refusal]:
     yield Refusal(
-        op, first, f"{result} {op}(f32[4]), replica_groups={{{{0,1}}}}, dimensions={{1}}", "dimension 1 is out of"
+        op,
+        first,
+        f"{result} {op}(f32[4]), replica_groups={{{{0,1}}}}, dimensions={{1}}",
+        (shared.DIMENSION_NUMBER, "dimension 1"),
     )
     last = first + 1 if op == "all-gather" else first + 2
     text = f"{wrong} {op}(f32[4]), replica_groups={{{{0,1}}}}, dimensions={{0}}"
-    yield Refusal(op, last, text, "the shapes imply 3 shards, but replica_groups {{0,1}} have 2 members")
+    yield Refusal(op, last, text, (codes.SHARD_COUNT, "3 shards", "{{0,1}}"))
 
 
 def _of_permute(op: str, result: str) -> Iterator[Refusal]:
     yield Refusal(
-        op, 1, f"{result} {op}(token[]), source_target_pairs={{{{0,1}}}}", "takes arrays, operand 0 is token[]"
+        op,
+        1,
+        f"{result} {op}(token[]), source_target_pairs={{{{0,1}}}}",
+        (shared.ARRAY_OPERAND, "operand 0", "token[]"),
     )
-    yield Refusal(op, 2, f"{result} {op}(f32[4]), source_target_pairs={{{{0,1,2}}}}", "must be pairs of ids from 0 on")
-    yield Refusal(op, 2, f"{result} {op}(f32[4]), source_target_pairs={{{{0,1}},{{0,2}}}}", "source 0 appears 2 times")
+    yield Refusal(
+        op, 2, f"{result} {op}(f32[4]), source_target_pairs={{{{0,1,2}}}}", (codes.PERMUTATION_PAIRS, "[0, 1, 2]")
+    )
+    yield Refusal(
+        op, 2, f"{result} {op}(f32[4]), source_target_pairs={{{{0,1}},{{0,2}}}}", (codes.PERMUTATION_ONCE, "source 0")
+    )
     sliced = "source_target_pairs={{0,1}}, slice_sizes={{2}}"
-    yield Refusal(op, 3, f"{result} {op}(f32[4]), {sliced}", "4 operands, given 1")
-    for operands, message in (
-        ("f32[4], (f32[4]), (s32[]), (s32[])", "must have the same number of buffers"),
-        ("f32[4], f32[4], s32[], (s32[])", "must be a tuple of 1 scalars"),
-        ("(f32[4]), (f32[4]), ((s32[]), (s32[])), ((s32[]))", "must hold one entry for each buffer"),
+    yield Refusal(op, 3, f"{result} {op}(f32[4]), {sliced}", (codes.PERMUTATION_BUFFERS, "1"))
+    for operands, violation in (
+        ("f32[4], (f32[4]), (s32[]), (s32[])", (codes.PERMUTATION_BUFFERS, "f32[4]", "(f32[4])")),
+        ("f32[4], f32[4], s32[], (s32[])", (codes.PERMUTATION_OFFSETS, "f32[4]", "s32[]")),
+        ("(f32[4]), (f32[4]), ((s32[]), (s32[])), ((s32[]))", (codes.PERMUTATION_OFFSETS, "((s32[]), (s32[]))")),
     ):
-        yield Refusal(op, 3, f"{result} {op}({operands}), {sliced}", message)
+        yield Refusal(op, 3, f"{result} {op}({operands}), {sliced}", violation)
 
 
-_DONE = "takes (operands, results, ...), given (f32[4])"
+_DONE = (codes.DONE_OPERAND, "(f32[4])")
 _RAGGED = "s32[4], s32[4], s32[2], s32[2], s32[2]"
 
 REFUSALS = [
     *_of_groups("all-gather", "f32[8]", ", dimensions={0}"),
     *_of_gather("all-gather", "f32[8]", "f32[12]", 5),
     Refusal(
-        "all-gather", 6, "(f32[8]) all-gather(f32[4]), replica_groups={{0,1}}, dimensions={0}", "returns as many arrays"
+        "all-gather",
+        6,
+        "(f32[8]) all-gather(f32[4]), replica_groups={{0,1}}, dimensions={0}",
+        (codes.COLLECTIVE_RESULTS, "(f32[8])"),
     ),
     *_of_groups("all-gather-start", "(f32[4], f32[8])", ", dimensions={0}"),
     *_of_gather("all-gather-start", "(f32[4], f32[8])", "(f32[4], f32[12])", 5),
     Refusal(
-        "all-gather-start", 6, "f32[8] all-gather-start(f32[4]), replica_groups={{0,1}}, dimensions={0}", "has shape"
+        "all-gather-start",
+        6,
+        "f32[8] all-gather-start(f32[4]), replica_groups={{0,1}}, dimensions={0}",
+        (codes.START_SHAPE, "f32[8]"),
     ),
     Refusal("all-gather-done", 1, "f32[8] all-gather-done((f32[4]))", _DONE),
     *_of_groups("all-reduce", "f32[4]", _ADD, uniform=False),
@@ -236,13 +257,13 @@ REFUSALS = [
         "reduce-scatter",
         6,
         f"f32[2] reduce-scatter(f32[4]), replica_groups={{{{0,1}}}}, dimensions={{1}}{_ADD}",
-        "out of",
+        (shared.DIMENSION_NUMBER, "dimension 1", "f32[4]", "rank 1"),
     ),
     Refusal(
         "reduce-scatter",
         7,
         f"f32[2] reduce-scatter(f32[5]), replica_groups={{{{0,1}}}}, dimensions={{0}}{_ADD}",
-        "must be",
+        (codes.GROUP_SIZE_DIVIDES, "dimension 0", "f32[5]"),
     ),
     *_of_groups("collective-reduce", "f32[4]", f", has_dynamic_root=false{_ADD}"),
     *_of_reducer("collective-reduce", 5, "f32[4]", ", has_dynamic_root=false"),
@@ -250,60 +271,80 @@ REFUSALS = [
         "collective-reduce",
         6,
         f"f32[4] collective-reduce(f32[4], s32[2]), replica_groups={{{{0,1}}}}, has_dynamic_root=true{_ADD}",
-        "the root of 1 data operands must be s32[1], given s32[2]",
+        (codes.ROOT_OPERAND, "s32[1]", "s32[2]"),
     ),
     Refusal(
         "collective-broadcast",
         1,
         "f32[4] collective-broadcast(token[]), replica_groups={{0,1}}",
-        "takes arrays, operand 0 is token[]",
+        (shared.ARRAY_OPERAND, "operand 0", "token[]"),
     ),
     Refusal(
         "collective-broadcast",
         2,
         "s32[1] collective-broadcast(s32[1]), replica_groups={{0,1}}, has_dynamic_root=true",
-        "takes data operands before the root, given only s32[1]",
+        (codes.ROOT_OPERAND, "s32[1]"),
     ),
     *_of_groups("all-to-all", "f32[4]", ", dimensions={0}", mode=False),
     Refusal(
-        "all-to-all", 4, "f32[5] all-to-all(f32[5]), replica_groups={{0,1}}, dimensions={0}", "must be divisible by"
+        "all-to-all",
+        4,
+        "f32[5] all-to-all(f32[5]), replica_groups={{0,1}}, dimensions={0}",
+        (codes.GROUP_SIZE_DIVIDES, "dimension 0", "f32[5]"),
     ),
     Refusal(
-        "all-to-all", 4, "f32[4] all-to-all(f32[4], f32[4]), replica_groups={{0,1}}, dimensions={0}", "takes one oper"
+        "all-to-all",
+        4,
+        "f32[4] all-to-all(f32[4], f32[4]), replica_groups={{0,1}}, dimensions={0}",
+        (codes.EXCHANGED_OPERANDS, "2"),
     ),
-    Refusal("all-to-all", 5, "(f32[4]) all-to-all(f32[4]), replica_groups={{0,1}}", "takes one operand per member"),
+    Refusal(
+        "all-to-all",
+        5,
+        "(f32[4]) all-to-all(f32[4]), replica_groups={{0,1}}",
+        (codes.EXCHANGED_OPERANDS, "replica_groups", "{{0,1}}"),
+    ),
     Refusal(
         "all-to-all",
         5,
         "(f32[4], f32[5]) all-to-all(f32[4], f32[5]), replica_groups={{0,1}}",
-        "operand 0 is f32[4], operand 1 is f32[5]",
+        (codes.EXCHANGED_SHAPES, "operand 0", "f32[4]", "operand 1", "f32[5]"),
     ),
     Refusal(
         "all-to-all",
         5,
         "(f32[4,2], f32[4,2]) all-to-all(f32[4,2]{1,0}, f32[4,2]{0,1}), replica_groups={{0,1}}",
-        "operand 0 has the layout of f32[4,2]{1,0}, operand 1 that of f32[4,2]{0,1}",
+        (codes.EXCHANGED_SHAPES, "operand 0", "f32[4,2]{1,0}", "operand 1", "f32[4,2]{0,1}"),
     ),
     Refusal(
-        "ragged-all-to-all", 1, f"s32[4] ragged-all-to-all(token[], {_RAGGED}), replica_groups={{{{0,1}}}}", "arrays"
+        "ragged-all-to-all",
+        1,
+        f"s32[4] ragged-all-to-all(token[], {_RAGGED}), replica_groups={{{{0,1}}}}",
+        (shared.ARRAY_OPERAND, "operand 0", "token[]"),
     ),
     Refusal(
-        "ragged-all-to-all", 2, f"s32[4] ragged-all-to-all(s32[4], {_RAGGED}), replica_groups={{{{0,2}}}}", "each id"
+        "ragged-all-to-all",
+        2,
+        f"s32[4] ragged-all-to-all(s32[4], {_RAGGED}), replica_groups={{{{0,2}}}}",
+        (codes.GROUP_IDS, "replica_groups", "{{0,2}}"),
     ),
     Refusal(
-        "ragged-all-to-all", 3, f"s32[4] ragged-all-to-all(s32[4], {_RAGGED}), replica_groups={{{{0,1}},{{2}}}}", "size"
+        "ragged-all-to-all",
+        3,
+        f"s32[4] ragged-all-to-all(s32[4], {_RAGGED}), replica_groups={{{{0,1}},{{2}}}}",
+        (codes.GROUP_SIZES, "replica_groups", "{{0,1},{2}}"),
     ),
     Refusal(
         "ragged-all-to-all",
         4,
         "s32[4] ragged-all-to-all(s32[4], s32[4], s32[], s32[], s32[], s32[]), replica_groups={{0,1}}",
-        "input_offsets must have rank 1 or 2, given s32[]",
+        (codes.RAGGED_OFFSETS, "input_offsets", "rank 1", "s32[]"),
     ),
     Refusal(
         "ragged-all-to-all",
         4,
         "s32[4] ragged-all-to-all(s32[4], s32[4], s32[2], s32[3], s32[2], s32[2]), replica_groups={{0,1}}",
-        "send_sizes must have the shape of input_offsets s32[2]",
+        (codes.RAGGED_OFFSETS, "send_sizes", "input_offsets", "s32[2]"),
     ),
     *_of_permute("collective-permute", "f32[4]"),
     *_of_permute("collective-permute-start", "(f32[4], f32[4])"),
@@ -311,7 +352,7 @@ REFUSALS = [
         "collective-permute-start",
         4,
         "(f32[4]) collective-permute-start(f32[4]), source_target_pairs={{0,1}}",
-        "has shape (operands, results, ...), declared (f32[4])",
+        (codes.START_SHAPE, "(f32[4])"),
     ),
     Refusal("collective-permute-done", 1, "f32[4] collective-permute-done((f32[4]))", _DONE),
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xlapy.testing.examples.example import NO_MLIR, Example, Refusal
+from xlapy.base.error_codes import contraction as codes
+from xlapy.base.error_codes import operands as shared
+from xlapy.testing.examples.example import NO_MLIR, Example, Refusal, Violation
 
 EXAMPLES = [
     Example(
@@ -59,13 +61,18 @@ def _of_any_contraction(op: str, more: str, attributes: str) -> list[Refusal]:
     and rhs.
     """
 
-    def refusal(constraint: int, result: str, lhs: str, rhs: str, numbers: str, message: str) -> Refusal:
-        return Refusal(op, constraint, f"{result} {op}({lhs}, {rhs}{more}), {numbers}{attributes}", message)
+    def refusal(constraint: int, result: str, lhs: str, rhs: str, numbers: str, violation: Violation) -> Refusal:
+        return Refusal(op, constraint, f"{result} {op}({lhs}, {rhs}{more}), {numbers}{attributes}", violation)
 
     return [
-        refusal(1, "f32[2,4]", "token[]", "f32[3,4]", _PAIR, f"{op} takes arrays, operand 0 is token[]"),
+        refusal(1, "f32[2,4]", "token[]", "f32[3,4]", _PAIR, (shared.ARRAY_OPERAND, op, "operand 0", "token[]")),
         refusal(
-            2, "f32[2,4]", "f32[2,3]", "f32[3,4]", "lhs_contracting_dims={2}, rhs_contracting_dims={0}", "dimension 2"
+            2,
+            "f32[2,4]",
+            "f32[2,3]",
+            "f32[3,4]",
+            "lhs_contracting_dims={2}, rhs_contracting_dims={0}",
+            (shared.DIMENSION_NUMBER, "lhs contracting dimension 2", "f32[2,3]"),
         ),
         refusal(
             2,
@@ -73,14 +80,26 @@ def _of_any_contraction(op: str, more: str, attributes: str) -> list[Refusal]:
             "f32[2,3]",
             "f32[3,4]",
             "lhs_batch_dims={1}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={0}",
-            "lhs dimensions must be distinct, given batch [1] and contracting [1]",
+            (codes.DOT_DISTINCT_DIMENSIONS, "lhs", "[1]"),
         ),
-        refusal(3, "f32[2]", "f32[2,3]", "f32[3,4]", "lhs_contracting_dims={1}, rhs_contracting_dims={}", "one to one"),
         refusal(
-            3, "f32[2,4]", "f32[2,3]", "f32[5,4]", _PAIR, "contracting pair 0 has sizes 3 (lhs dimension 1 of f32[2,3])"
+            3,
+            "f32[2]",
+            "f32[2,3]",
+            "f32[3,4]",
+            "lhs_contracting_dims={1}, rhs_contracting_dims={}",
+            (codes.DOT_PAIRED_DIMENSIONS, "[1]", "f32[2,3]", "[]", "f32[3,4]"),
         ),
-        refusal(4, "(f32[2,4])", "f32[2,3]", "f32[3,4]", _PAIR, f"{op} returns an array, declared (f32[2,4])"),
-        refusal(4, "f32[2,4]", "c64[2,3]", "c64[3,4]", _PAIR, f"{op} of complex c64[2,3] has a complex result"),
+        refusal(
+            3,
+            "f32[2,4]",
+            "f32[2,3]",
+            "f32[5,4]",
+            _PAIR,
+            (codes.DOT_PAIR_SIZES, "contracting pair 0", "sizes 3", "lhs dimension 1", "f32[2,3]"),
+        ),
+        refusal(4, "(f32[2,4])", "f32[2,3]", "f32[3,4]", _PAIR, (codes.DOT_ARRAY_RESULT, op, "(f32[2,4])")),
+        refusal(4, "f32[2,4]", "c64[2,3]", "c64[3,4]", _PAIR, (codes.DOT_COMPLEX_RESULT, op, "c64[2,3]")),
     ]
 
 
@@ -93,45 +112,62 @@ REFUSALS = [
         5,
         "f32[4,1] ragged-dot(f32[4,2], f32[2,2,1], s32[2]), lhs_contracting_dims={1}, \
 rhs_contracting_dims={1}, rhs_group_dims={0}",
-        "takes one ragged dimension of lhs, given []",
+        (codes.RAGGED_DIMENSION, "lhs", "[]"),
     ),
     Refusal(
-        "ragged-dot", 6, f"f32[4,1] ragged-dot(f32[4,2], f32[2,2,1], f32[2]), {_RAGGED}", "takes integer group sizes"
+        "ragged-dot",
+        6,
+        f"f32[4,1] ragged-dot(f32[4,2], f32[2,2,1], f32[2]), {_RAGGED}",
+        (codes.GROUP_SIZES_TYPE, "f32[2]"),
     ),
     Refusal(
-        "ragged-dot", 7, f"f32[4,1] ragged-dot(f32[4,2], f32[2,2,1], s32[3,2]), {_RAGGED}", "sizes of dimensions [g]"
+        "ragged-dot",
+        7,
+        f"f32[4,1] ragged-dot(f32[4,2], f32[2,2,1], s32[3,2]), {_RAGGED}",
+        (codes.GROUP_SIZES_DIMENSIONS, "[g]"),
     ),
     Refusal(
         "ragged-dot",
         8,
         "f32[4,2,1] ragged-dot(f32[4,2], f32[2,2,1], s32[2]), lhs_contracting_dims={1}, \
 rhs_contracting_dims={1}, lhs_ragged_dims={0}",
-        "a free ragged dimension takes 1 rhs group dimensions, given []",
+        (codes.GROUP_DIMENSION, "rhs", "[]"),
     ),
-    Refusal("ragged-dot", 9, f"f32[4,1] ragged-dot(f32[4,2], f32[2,2,1], s32[3]), {_RAGGED}", "has 3 groups (s32[3])"),
+    Refusal(
+        "ragged-dot",
+        9,
+        f"f32[4,1] ragged-dot(f32[4,2], f32[2,2,1], s32[3]), {_RAGGED}",
+        (codes.GROUP_COUNT, "(s32[3])"),
+    ),
     Refusal(
         "ragged-dot",
         9,
         "f32[4,2] ragged-dot(f32[4,2], f32[2,2,1], s32[2]), lhs_contracting_dims={1}, \
 rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={1}",
-        "is also a batch or contracting dimension",
+        (codes.GROUP_DIMENSION_FREE, "rhs group dimension 1", "f32[2,2,1]"),
     ),
     Refusal(
         "scaled-dot",
         5,
         f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[], f32[]), {_PAIR}",
-        "that is not a scalar",
+        (codes.SCALE_GIVEN, "f32[]"),
     ),
     Refusal(
-        "scaled-dot", 6, f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[1], f32[1,1]), {_PAIR}", "lhs scale of the rank"
+        "scaled-dot",
+        6,
+        f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[1], f32[1,1]), {_PAIR}",
+        (codes.SCALE_RANK, "lhs"),
     ),
     Refusal(
-        "scaled-dot", 6, "f32[2,3,3,4] scaled-dot(f32[2,3], f32[3,4], f32[1,1], f32[1,1])", "contracts one dimension"
+        "scaled-dot",
+        6,
+        "f32[2,3,3,4] scaled-dot(f32[2,3], f32[3,4], f32[1,1], f32[1,1])",
+        (codes.SCALED_CONTRACTION, "lhs", "[]", "f32[2,3]"),
     ),
     Refusal(
         "scaled-dot",
         7,
         f"f32[2,4] scaled-dot(f32[2,3], f32[3,4], f32[1,2], f32[1,1]), {_PAIR}",
-        "not a multiple of",
+        (codes.SCALE_BLOCKS, "lhs dimension 1", "f32[2,3]", "size 3"),
     ),
 ]

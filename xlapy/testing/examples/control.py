@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xlapy.testing.examples.example import Example, Refusal
+from xlapy.base.error_codes import control as codes
+from xlapy.base.error_codes import operands as shared
+from xlapy.testing.examples.example import Example, Refusal, Violation
 
 _ASYNC_ON_CPU = "XLA:CPU does not run asynchronous calls"
 
@@ -122,74 +124,92 @@ _ON_PRED = "true_computation=(f32[] -> f32[]), false_computation=(f32[] -> f32[]
 _PAIR = "((f32[2]), f32[2], u32[])"
 
 
-def _while(constraint: int, message: str, condition: str = "f32[] -> pred[]", body: str = "f32[] -> f32[]") -> Refusal:
-    return Refusal("while", constraint, f"f32[] while(f32[]), condition=({condition}), body=({body})", message)
+def _while(
+    constraint: int, violation: Violation, condition: str = "f32[] -> pred[]", body: str = "f32[] -> f32[]"
+) -> Refusal:
+    return Refusal("while", constraint, f"f32[] while(f32[]), condition=({condition}), body=({body})", violation)
 
 
 REFUSALS = [
-    Refusal("call", 1, "f32[] call(f32[]), to_apply=(f32[], f32[] -> f32[])", "call has 1 operands, but the called"),
+    Refusal("call", 1, "f32[] call(f32[]), to_apply=(f32[], f32[] -> f32[])", (codes.PARAMETER_COUNT, "1")),
     Refusal(
-        "call", 2, "f32[] call(f32[2]), to_apply=(f32[] -> f32[])", "parameter 0 of the called computation is f32[]"
+        "call", 2, "f32[] call(f32[2]), to_apply=(f32[] -> f32[])", (codes.PARAMETER_SHAPE, "parameter 0", "f32[]")
     ),
-    _while(1, "the condition must take one parameter", condition="f32[], f32[] -> pred[]"),
-    _while(1, "the body's parameter is s32[], the initial value f32[]", body="s32[] -> f32[]"),
-    _while(2, "the condition must return pred[], it returns f32[]", condition="f32[] -> f32[]"),
-    _while(3, "the body returns s32[], the initial value is f32[]", body="f32[] -> s32[]"),
+    _while(1, (codes.PARAMETER_COUNT, "(a0: f32[], a1: f32[]) -> pred[]"), condition="f32[], f32[] -> pred[]"),
+    _while(1, (codes.PARAMETER_SHAPE, "body's", "s32[]", "f32[]"), body="s32[] -> f32[]"),
+    _while(2, (codes.LOOP_CONDITION, "pred[]", "f32[]"), condition="f32[] -> f32[]"),
+    _while(3, (codes.LOOP_VALUE, "s32[]", "f32[]"), body="f32[] -> s32[]"),
     Refusal(
         "conditional",
         1,
         "f32[] conditional(u32[], f32[]), branch_computations={(f32[] -> f32[])}",
-        "the branch index must be pred[] or s32[], operand 0 is u32[]",
+        (codes.BRANCH_INDEX, "pred[]", "s32[]", "operand 0", "u32[]"),
     ),
     Refusal(
         "conditional",
         2,
         "f32[] conditional(s32[]), branch_computations={}",
-        "needs 1 called computations (branch_computations), given 0",
+        (shared.CALLED_COMPUTATIONS, "0"),
     ),
-    Refusal("conditional", 3, f"f32[] conditional(pred[], f32[]), {_ON_PRED}", "2 branches, 1 operands"),
+    Refusal("conditional", 3, f"f32[] conditional(pred[], f32[]), {_ON_PRED}", (codes.BRANCH_OPERANDS,)),
     Refusal(
         "conditional",
         4,
         "f32[] conditional(s32[], f32[]), branch_computations={(f32[], f32[] -> f32[])}",
-        "branch 0 must take one parameter",
+        (codes.PARAMETER_COUNT, "branch 0"),
     ),
     Refusal(
-        "conditional", 4, f"f32[] conditional(pred[], f32[], s32[]), {_ON_PRED}", "the parameter of branch 1 is f32[]"
+        "conditional",
+        4,
+        f"f32[] conditional(pred[], f32[], s32[]), {_ON_PRED}",
+        (codes.PARAMETER_SHAPE, "branch 1", "f32[]"),
     ),
     Refusal(
         "conditional",
         5,
         "f32[] conditional(s32[], f32[], f32[]), branch_computations={(f32[] -> f32[]), (f32[] -> s32[])}",
-        "branch 1 returns s32[], branch 0 f32[]",
+        (codes.BRANCH_RESULTS, "branch 1", "s32[]", "branch 0", "f32[]"),
     ),
-    Refusal("fusion", 1, "f32[] fusion(f32[2]), kind=kLoop, calls=(f32[] -> f32[])", "parameter 0 of the called"),
+    Refusal(
+        "fusion", 1, "f32[] fusion(f32[2]), kind=kLoop, calls=(f32[] -> f32[])", (codes.PARAMETER_SHAPE, "parameter 0")
+    ),
     Refusal(
         "fusion",
         2,
         "f32[] fusion(f32[]), kind=kLoop, output_to_operand_aliasing={{}: (1, {})}, calls=(f32[] -> f32[])",
-        "names operand 1, but there are 1 operands",
+        (codes.ALIAS_PLACE, "operand 1"),
     ),
-    Refusal("add-dependency", 1, "f32[] add-dependency(f32[], f32[])", "takes a token as operand 1, given f32[]"),
+    Refusal("add-dependency", 1, "f32[] add-dependency(f32[], f32[])", (shared.TOKEN_OPERAND, "operand 1", "f32[]")),
+    Refusal("async-start", 1, "f32[2] async-start(f32[2]), calls=(f32[2] -> f32[2])", (codes.ASYNC_TUPLE, "f32[2]")),
     Refusal(
-        "async-start", 1, "f32[2] async-start(f32[2]), calls=(f32[2] -> f32[2])", "((operands...), result, context"
+        "async-start", 2, f"{_PAIR} async-start(f32[3]), calls=(f32[3] -> f32[2])", (codes.ASYNC_OPERANDS, "(f32[2])")
     ),
     Refusal(
-        "async-start", 2, f"{_PAIR} async-start(f32[3]), calls=(f32[3] -> f32[2])", "its shape begins with (f32[2])"
+        "async-start",
+        2,
+        f"{_PAIR} async-start(f32[2]), calls=(s32[2] -> f32[2])",
+        (codes.ASYNC_OPERANDS, "(f32[2])", "(s32[2])"),
     ),
-    Refusal("async-start", 2, f"{_PAIR} async-start(f32[2]), calls=(s32[2] -> f32[2])", "the called computation takes"),
     Refusal(
-        "async-start", 3, f"{_PAIR} async-start(f32[2]), calls=(f32[2] -> s32[2])", "the called computation returns"
+        "async-start",
+        3,
+        f"{_PAIR} async-start(f32[2]), calls=(f32[2] -> s32[2])",
+        (codes.ASYNC_RESULT, "f32[2]", "s32[2]"),
     ),
     Refusal(
         "async-start",
         4,
         f"{_PAIR} async-start(f32[2]), output_to_operand_aliasing={{{{1}}: (1, {{}})}}, calls=(f32[2] -> f32[2])",
-        "names operand 1, but there are 1 operands",
+        (codes.ALIAS_PLACE, "operand 1"),
     ),
-    Refusal("async-update", 1, "f32[2] async-update(f32[2])", "operand 0 must be ((operands...), result, context...)"),
-    Refusal("async-update", 2, f"((f32[2]), s32[2], u32[]) async-update({_PAIR})", "the result f32[2] of operand 0"),
-    Refusal("async-update", 3, f"{_PAIR} async-update({_PAIR}, f32[2])", "async-update adds operands (f32[2])"),
-    Refusal("async-done", 1, "f32[2] async-done(f32[2])", "operand 0 must be ((operands...), result, context...)"),
-    Refusal("async-done", 2, f"s32[2] async-done({_PAIR})", "has result f32[2], declared s32[2]"),
+    Refusal("async-update", 1, "f32[2] async-update(f32[2])", (codes.ASYNC_TUPLE, "operand 0")),
+    Refusal(
+        "async-update",
+        2,
+        f"((f32[2]), s32[2], u32[]) async-update({_PAIR})",
+        (codes.ASYNC_OPERANDS, "f32[2]", "operand 0"),
+    ),
+    Refusal("async-update", 3, f"{_PAIR} async-update({_PAIR}, f32[2])", (codes.ASYNC_OPERANDS, "(f32[2])")),
+    Refusal("async-done", 1, "f32[2] async-done(f32[2])", (codes.ASYNC_TUPLE, "operand 0")),
+    Refusal("async-done", 2, f"s32[2] async-done({_PAIR})", (codes.ASYNC_RESULT, "f32[2]", "s32[2]")),
 ]

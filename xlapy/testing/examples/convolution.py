@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from xlapy.testing.examples.example import Example, Refusal
+from xlapy.base.error_codes import attributes as attributes_codes
+from xlapy.base.error_codes import contraction as contraction_codes
+from xlapy.base.error_codes import convolution as codes
+from xlapy.base.error_codes import movement as movement_codes
+from xlapy.base.error_codes import operands as shared
+from xlapy.testing.examples.example import Example, Refusal, Violation
 
 EXAMPLES = [
     Example(
@@ -28,7 +33,7 @@ EXAMPLES = [
 
 def _refusal(
     constraint: int,
-    message: str,
+    violation: Violation,
     operands: str = "f32[2,4,8], f32[6,4,3]",
     attributes: str = "",
     window: str = "size=3",
@@ -36,30 +41,32 @@ def _refusal(
     result: str = "f32[2,6,6]",
 ) -> Refusal:
     text = f"{result} convolution({operands}), window={{{window}}}, dim_labels={labels}{attributes}"
-    return Refusal("convolution", constraint, text, message)
+    return Refusal("convolution", constraint, text, violation)
 
 
 REFUSALS = [
-    _refusal(1, "convolution takes arrays, lhs is token[]", "token[], f32[6,4,3]"),
-    _refusal(1, "takes rhs of rank 3, given f32[6,4]", "f32[2,4,8], f32[6,4]"),
-    _refusal(1, "takes a sparse rhs as a tuple of 2", "f32[2,4,8], (f32[6,4,3])"),
-    _refusal(2, "its window has 2", window="size=3x3"),
-    _refusal(2, "needs the labels b, f and spatial digits counting up from 0", labels="bf0_oi0->bf1"),
-    _refusal(3, "needs a positive feature_group_count, given 0", attributes=", feature_group_count=0"),
+    _refusal(1, (shared.ARRAY_OPERAND, "lhs", "token[]"), "token[], f32[6,4,3]"),
+    _refusal(1, (codes.CONVOLUTION_RANK, "rhs", "rank 3", "f32[6,4]"), "f32[2,4,8], f32[6,4]"),
+    _refusal(1, (codes.SPARSE_KERNEL, "rhs"), "f32[2,4,8], (f32[6,4,3])"),
+    _refusal(2, (codes.SPATIAL_DIMENSIONS, "2"), window="size=3x3"),
+    _refusal(2, (codes.LABEL_TEXT, "'bf1'"), labels="bf0_oi0->bf1"),
+    _refusal(3, (codes.GROUP_COUNTS, "feature_group_count"), attributes=", feature_group_count=0"),
     _refusal(
-        3, "takes feature groups or batch groups, not both", attributes=", feature_group_count=2, batch_group_count=2"
+        3,
+        (codes.GROUP_COUNTS, "feature_group_count 2", "batch_group_count 2"),
+        attributes=", feature_group_count=2, batch_group_count=2",
     ),
-    _refusal(4, "output feature size 6 of f32[6,4,3] is not a multiple of", attributes=", feature_group_count=4"),
-    _refusal(5, "the kernel takes 3 input features (f32[6,3,3]), the input has 4", "f32[2,4,8], f32[6,3,3]"),
-    _refusal(6, "window sizes [2] differ from the spatial sizes [3]", window="size=2"),
-    _refusal(6, "non-positive stride: 0", window="size=3 stride=0"),
-    _refusal(7, "removes more than the 8 elements", window="size=3 pad=-5_-4"),
-    _refusal(8, "a kernel with a static output feature dimension", "f32[2,4,8], f32[<=6,4,3]"),
+    _refusal(4, (codes.GROUP_COUNT_DIVIDES, "feature size 6", "f32[6,4,3]"), attributes=", feature_group_count=4"),
+    _refusal(5, (codes.INPUT_FEATURES, "(f32[6,3,3])"), "f32[2,4,8], f32[6,3,3]"),
+    _refusal(6, (codes.KERNEL_WINDOW, "[2]", "[3]"), window="size=2"),
+    _refusal(6, (attributes_codes.WINDOW_POSITIVE, "window dimension 0"), window="size=3 stride=0"),
+    _refusal(7, (movement_codes.NEGATIVE_PADDING, "-5_-4"), window="size=3 pad=-5_-4"),
+    _refusal(8, (codes.STATIC_OUTPUT_FEATURES, "f32[<=6,4,3]"), "f32[2,4,8], f32[<=6,4,3]"),
     _refusal(
         9,
-        "takes 1xN sparsity, given 2x4",
+        (codes.SPARSE_KERNEL, "1xN", "2x4"),
         attributes=", sparsity_config={rhs={sparsity=2x4 dimension=1 stride=1}}",
     ),
-    _refusal(10, "convolution returns an array", result="token[]"),
-    _refusal(10, "has a complex result", "c64[2,4,8], c64[6,4,3]"),
+    _refusal(10, (contraction_codes.DOT_ARRAY_RESULT, "token[]"), result="token[]"),
+    _refusal(10, (contraction_codes.DOT_COMPLEX_RESULT, "c64[2,4,8]", "f32[2,6,6]"), "c64[2,4,8], c64[6,4,3]"),
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from xlapy import opcodes
+from xlapy.base.error_codes import elementwise as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.testing.examples.example import NO_MLIR, Example, Refusal
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB
 
@@ -157,36 +159,27 @@ EXAMPLES = [
 ]
 
 _OTHER_TYPES = {
-    "Its elements are floating-point.": ("s32[2]", "takes floating-point elements, operand is s32[2]"),
-    "Its elements are floating-point or complex.": ("s32[2]", "takes floating-point or complex elements"),
-    "Its elements are signed, floating-point or complex.": (
-        "u8[2]",
-        "takes signed, floating-point or complex elements",
-    ),
-    "Its elements are integer, floating-point or complex.": ("pred[2]", "takes integer, floating-point or complex"),
-    "Its elements are integer or pred.": ("f32[2]", "takes integer or pred elements, operand is f32[2]"),
-    "Its elements are integer.": ("pred[2]", "takes integer elements, operand is pred[2]"),
-    "Their elements are floating-point or complex.": (
-        "s32[2]",
-        "takes floating-point or complex elements, given operands",
-    ),
-    "Their elements are integer, floating-point or complex.": ("pred[2]", "takes integer, floating-point or complex"),
-    "Their elements are integer or floating-point.": (
-        "c64[2]",
-        "takes integer or floating-point elements, given operands",
-    ),
-    "Their elements are integer or pred.": ("f32[2]", "takes integer or pred elements, given operands f32[2]"),
-    "Their elements are integer.": ("pred[2]", "takes integer elements, given operands pred[2]"),
-    "Their elements are pred, integer or floating-point.": ("c64[2]", "takes pred, integer or floating-point elements"),
+    "Its elements are floating-point.": "s32[2]",
+    "Its elements are floating-point or complex.": "s32[2]",
+    "Its elements are signed, floating-point or complex.": "u8[2]",
+    "Its elements are integer, floating-point or complex.": "pred[2]",
+    "Its elements are integer or pred.": "f32[2]",
+    "Its elements are integer.": "pred[2]",
+    "Their elements are floating-point or complex.": "s32[2]",
+    "Their elements are integer, floating-point or complex.": "pred[2]",
+    "Their elements are integer or floating-point.": "c64[2]",
+    "Their elements are integer or pred.": "f32[2]",
+    "Their elements are integer.": "pred[2]",
+    "Their elements are pred, integer or floating-point.": "c64[2]",
 }
-"""For each constraint on the element type: a shape that violates it, and a part of the error message."""
+"""For each constraint on the element type: a shape that violates it."""
 
 
 def _refusals_of_unary(op: str) -> list[Refusal]:
-    shape, message = _OTHER_TYPES[opcodes.lookup(op).constraints[1].text]
+    shape = _OTHER_TYPES[opcodes.lookup(op).constraints[1].text]
     return [
-        Refusal(op, 1, f"f32[2] {op}((f32[2]))", f"{op} takes arrays, operand is (f32[2])"),
-        Refusal(op, 2, f"{shape} {op}({shape})", f"{op} {message}"),
+        Refusal(op, 1, f"f32[2] {op}((f32[2]))", (shared.ARRAY_OPERAND, op, "(f32[2])")),
+        Refusal(op, 2, f"{shape} {op}({shape})", (shared.ELEMENT_TYPE, op, shape)),
     ]
 
 
@@ -194,72 +187,79 @@ def _refusals_of_binary(op: str) -> list[Refusal]:
     constraints = opcodes.lookup(op).constraints
     illegal = [_OTHER_TYPES[each.text] for each in constraints[1:]]
     return [
-        Refusal(op, 1, f"s32[2] {op}(token[], s32[2])", f"{op} takes arrays, lhs is token[]"),
-        Refusal(
-            op, 1, f"s32[2] {op}(s32[2], s8[2])", f"{op} takes operands of the same element type, given s32[2] and"
-        ),
-        Refusal(op, 1, f"s32[2] {op}(s32[2], s32[3])", f"{op} takes operands of equal dimensions, given s32[2] and"),
-        *(Refusal(op, 2, f"{shape} {op}({shape}, {shape})", f"{op} {message}") for shape, message in illegal),
+        Refusal(op, 1, f"s32[2] {op}(token[], s32[2])", (shared.ARRAY_OPERAND, op, "lhs", "token[]")),
+        Refusal(op, 1, f"s32[2] {op}(s32[2], s8[2])", (shared.SAME_ELEMENT_TYPE, op, "s32[2]", "s8[2]")),
+        Refusal(op, 1, f"s32[2] {op}(s32[2], s32[3])", (shared.SAME_DIMENSIONS, op, "s32[2]", "s32[3]")),
+        *(Refusal(op, 2, f"{shape} {op}({shape}, {shape})", (shared.ELEMENT_TYPE, op, shape)) for shape in illegal),
     ]
 
 
 REFUSALS = [
     *(refusal for op in _UNARY for refusal in _refusals_of_unary(op)),
     *(refusal for op in _BINARY for refusal in _refusals_of_binary(op)),
-    Refusal("complex", 1, "c64[2] complex(f32[2], f32[3])", "complex takes operands of equal dimensions"),
-    Refusal("complex", 2, "c64[2] complex(f16[2], f16[2])", "complex takes f32 or f64 parts, given f16[2]"),
+    Refusal("complex", 1, "c64[2] complex(f32[2], f32[3])", (shared.SAME_DIMENSIONS, "f32[2]", "f32[3]")),
+    Refusal("complex", 2, "c64[2] complex(f16[2], f16[2])", (shared.ELEMENT_TYPE, "f32", "f64", "f16[2]")),
     Refusal(
-        "compare", 1, "pred[2] compare(f32[2], f64[2]), direction=LT", "compare takes operands of the same element type"
+        "compare", 1, "pred[2] compare(f32[2], f64[2]), direction=LT", (shared.SAME_ELEMENT_TYPE, "f32[2]", "f64[2]")
     ),
-    Refusal("compare", 2, "pred[2] compare(c64[2], c64[2]), direction=LT", "takes EQ or NE, not LT"),
+    Refusal("compare", 2, "pred[2] compare(c64[2], c64[2]), direction=LT", (codes.COMPLEX_ORDER, "EQ", "NE", "LT")),
     Refusal(
         "compare",
         3,
         "pred[2] compare(s32[2], s32[2]), direction=LT, type=TOTALORDER",
-        "compare of s32[2] takes the order SIGNED, not TOTALORDER",
+        (codes.COMPARISON_TYPE, "s32[2]", "SIGNED", "TOTALORDER"),
     ),
     Refusal(
         "clamp",
         1,
         "f32[2] clamp(s32[], f32[2], f32[])",
-        "takes operands of the same element type: min is s32[] and operand f32[2]",
+        (shared.SAME_ELEMENT_TYPE, "s32[]", "f32[2]"),
     ),
-    Refusal("clamp", 1, "f32[2] clamp(f32[], f32[2], token[])", "clamp takes arrays, max is token[]"),
-    Refusal("clamp", 2, "f32[2] clamp(f32[], f32[2], f32[3])", "takes max as a scalar or like the operand f32[2]"),
-    Refusal("clamp", 3, "c64[2] clamp(c64[], c64[2], c64[])", "clamp takes ordered elements, operand is c64[2]"),
-    Refusal("select", 1, "f32[2] select(s32[2], f32[2], f32[2])", "select takes a pred predicate, given s32[2]"),
-    Refusal("select", 1, "f32[2] select(pred[2], (f32[2]), f32[2])", "select takes arrays, lhs is (f32[2])"),
-    Refusal("select", 2, "f32[2] select(pred[2], f32[2], f32[3])", "takes operands of equal dimensions"),
-    Refusal("select", 3, "f32[2] select(pred[3], f32[2], f32[2])", "a scalar or like the values f32[2], given pred[3]"),
-    Refusal("convert", 1, "s32[3] convert(f32[2])", "keeps the dimensions of its operand f32[2], declared s32[3]"),
-    Refusal("convert", 1, "s32[2] convert(token[])", "convert takes arrays, operand is token[]"),
-    Refusal("bitcast-convert", 1, "token[] bitcast-convert(f32[2])", "returns an array, declared token[]"),
-    Refusal("bitcast-convert", 1, "f32[2] bitcast-convert(token[])", "takes arrays, operand is token[]"),
-    Refusal("bitcast-convert", 2, "c64[2] bitcast-convert(f64[2])", "between real and complex types is not supported"),
+    Refusal("clamp", 1, "f32[2] clamp(f32[], f32[2], token[])", (shared.ARRAY_OPERAND, "token[]")),
+    Refusal("clamp", 2, "f32[2] clamp(f32[], f32[2], f32[3])", (codes.SCALAR_OR_SAME_DIMENSIONS, "f32[2]")),
+    Refusal("clamp", 3, "c64[2] clamp(c64[], c64[2], c64[])", (shared.ELEMENT_TYPE, "c64[2]")),
+    Refusal("select", 1, "f32[2] select(s32[2], f32[2], f32[2])", (shared.ELEMENT_TYPE, "s32[2]")),
+    Refusal("select", 1, "f32[2] select(pred[2], (f32[2]), f32[2])", (shared.ARRAY_OPERAND, "lhs", "(f32[2])")),
+    Refusal("select", 2, "f32[2] select(pred[2], f32[2], f32[3])", (shared.SAME_DIMENSIONS, "f32[2]", "f32[3]")),
+    Refusal(
+        "select", 3, "f32[2] select(pred[3], f32[2], f32[2])", (codes.SCALAR_OR_SAME_DIMENSIONS, "f32[2]", "pred[3]")
+    ),
+    Refusal("convert", 1, "s32[3] convert(f32[2])", (shared.RESULT_SHAPE, "f32[2]", "s32[3]")),
+    Refusal("convert", 1, "s32[2] convert(token[])", (shared.ARRAY_OPERAND, "token[]")),
+    Refusal("bitcast-convert", 1, "token[] bitcast-convert(f32[2])", (shared.ARRAY_RESULT, "token[]")),
+    Refusal("bitcast-convert", 1, "f32[2] bitcast-convert(token[])", (shared.ARRAY_OPERAND, "token[]")),
+    Refusal(
+        "bitcast-convert", 2, "c64[2] bitcast-convert(f64[2])", (codes.BITCAST_CONVERT_COMPLEX, "f64[2]", "c64[2]")
+    ),
     Refusal(
         "bitcast-convert",
         3,
         "f6e2m3fn[2] bitcast-convert(f32[2])",
-        "needs bit widths of which one divides the other, given 32 and 6",
+        (codes.BITCAST_CONVERT_WIDTHS, "32"),
     ),
-    Refusal("bitcast-convert", 4, "f32[2] bitcast-convert(f16[2,3])", "needs a last dimension of 2"),
-    Refusal("bitcast-convert", 5, "f16[2] bitcast-convert(f32[2])", "has shape f16[2,2], declared f16[2]"),
+    Refusal(
+        "bitcast-convert",
+        4,
+        "f32[2] bitcast-convert(f16[2,3])",
+        (codes.BITCAST_CONVERT_LAST_DIMENSION, "f16[2,3]", "f32", "32"),
+    ),
+    Refusal("bitcast-convert", 5, "f16[2] bitcast-convert(f32[2])", (shared.RESULT_SHAPE, "f16[2,2]", "f16[2]")),
     Refusal(
         "reduce-precision",
         1,
         "s32[2] reduce-precision(s32[2]), exponent_bits=5, mantissa_bits=10",
-        "takes floating-point elements, operand is s32[2]",
+        (shared.ELEMENT_TYPE, "s32[2]"),
     ),
     Refusal(
         "reduce-precision",
         2,
         "f32[2] reduce-precision(f32[2]), exponent_bits=0, mantissa_bits=10",
-        "needs exponent_bits >= 1, given 0",
+        (codes.PRECISION_BITS, "exponent_bits"),
     ),
     Refusal(
         "reduce-precision",
         3,
         "f32[2] reduce-precision(f32[2]), exponent_bits=5, mantissa_bits=-1",
-        "needs mantissa_bits >= 0, given -1",
+        (codes.PRECISION_BITS, "mantissa_bits"),
     ),
 ]

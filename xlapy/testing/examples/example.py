@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from textwrap import dedent
+from typing import TypeAlias
 
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal
 from xlapy.base.shape import Shape
@@ -31,6 +33,9 @@ _INSTRUCTION = re.compile(r"(?:ROOT )?\w[\w.]* = .*?\)?\}? [a-z][a-z0-9-]*\(")
 _ARGUMENT = re.compile(r"(\w+) = (\S+) (.+)")
 _HOST = re.compile(r"(infeed <-|outfeed ->) (\S+) (.+)")
 _RESULT = re.compile(r"=> (\S+) (.+)")
+
+Violation: TypeAlias = tuple[ErrorCode, *tuple[str, ...]]
+"""The code of the rule that is violated, and the values that the error's message names."""
 
 NO_MLIR = "jaxlib accepts only MLIR, which has no such operation"
 """Why some examples do not run on XLA:CPU."""
@@ -96,8 +101,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An invalid module that violates constraint number `constraint` (from 1) of an operation, and a part of the error
-    message.
+    """An invalid module that violates constraint number `constraint` (from 1) of an operation.
 
     `instruction` has shapes instead of operands, as in `f32[2] add(f32[2], f32[3])`. A signature in parentheses stands
     for a called computation: `to_apply=(f32[], f32[] -> f32[])`.
@@ -106,7 +110,7 @@ class Refusal:
     op: str
     constraint: int
     instruction: str
-    message: str
+    violation: Violation
 
     @property
     def module(self) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from xlapy.testing.examples.example import Example, Refusal
+from xlapy.base.error_codes import indexing as codes
+from xlapy.base.error_codes import movement as movement_codes
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import reduction as reduction_codes
+from xlapy.testing.examples.example import Example, Refusal, Violation
 
 EXAMPLES = [
     Example(
@@ -42,7 +46,7 @@ scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum
 
 def _gather(
     constraint: int,
-    message: str,
+    violation: Violation,
     operands: str = "f32[3,2], s32[4]",
     offset: str = "1",
     collapsed: str = "0",
@@ -53,12 +57,12 @@ def _gather(
 ) -> Refusal:
     numbers = f"offset_dims={{{offset}}}, collapsed_slice_dims={{{collapsed}}}, start_index_map={{{index_map}}}"
     text = f"f32[4,2] gather({operands}), {numbers}, index_vector_dim={vector}, slice_sizes={{{sizes}}}{more}"
-    return Refusal("gather", constraint, text, message)
+    return Refusal("gather", constraint, text, violation)
 
 
 def _scatter(
     constraint: int,
-    message: str,
+    violation: Violation,
     operands: str = "f32[3,2], s32[4], f32[4,2]",
     window: str = "1",
     inserted: str = "0",
@@ -72,7 +76,7 @@ def _scatter(
         f"scatter_dims_to_operand_dims={{{index_map}}}"
     )
     text = f"f32[3,2] scatter({operands}), {numbers}, index_vector_dim={vector}{more}, to_apply=({program})"
-    return Refusal("scatter", constraint, text, message)
+    return Refusal("scatter", constraint, text, violation)
 
 
 def _batching(of_operand: str, of_indices: str) -> str:
@@ -84,40 +88,72 @@ def _scatter_batching(of_operand: str, of_indices: str) -> str:
 
 
 REFUSALS = [
-    _gather(1, "gather takes arrays, operand 1 is token[]", "f32[3,2], token[]"),
-    _gather(1, "gather takes integer indices, given f32[4]", "f32[3,2], f32[4]"),
-    _gather(2, "index_vector_dim 2 must be in [0, 1]", vector=2),
-    _gather(3, "offset_dims [2] must be in [0, 2)", offset="2"),
-    _gather(4, "start_index_map [0, 1] has 2 entries, the index vectors have 1", index_map="0,1"),
-    _gather(4, "start_index_map [2] must be in [0, 2), the dimensions of the operand", index_map="2"),
-    _gather(5, "collapsed_slice_dims [1, 0] must be ascending", offset="", collapsed="1,0"),
-    _gather(5, "operand_batching_dims [0] share dimension 0", "f32[4,2], s32[4]", more=_batching("0", "0")),
-    _gather(6, "must have the same number of entries", collapsed="", more=_batching("0", "")),
+    _gather(1, (shared.ARRAY_OPERAND, "operand 1", "token[]"), "f32[3,2], token[]"),
+    _gather(1, (codes.INDEX_TYPE, "f32[4]"), "f32[3,2], f32[4]"),
+    _gather(2, (codes.INDEX_VECTOR_DIMENSION, "index_vector_dim 2", "[0, 1]"), vector=2),
+    _gather(3, (shared.DIMENSION_NUMBER, "offset_dims", "[2]"), offset="2"),
+    _gather(4, (codes.INDEX_COMPONENTS, "start_index_map", "[0, 1]"), index_map="0,1"),
+    _gather(4, (shared.DIMENSION_NUMBER, "start_index_map", "[2]"), index_map="2"),
+    _gather(5, (codes.ASCENDING_DIMENSIONS, "collapsed_slice_dims", "[1, 0]"), offset="", collapsed="1,0"),
     _gather(
-        6, "contains index_vector_dim 1", "f32[4,2], s32[4,1]", collapsed="", index_map="1", more=_batching("0", "1")
+        5,
+        (codes.DISJOINT_DIMENSIONS, "operand_batching_dims", "[0]", "dimension 0"),
+        "f32[4,2], s32[4]",
+        more=_batching("0", "0"),
     ),
-    _gather(7, "takes one slice size per dimension of f32[3,2], given [1]", sizes="1"),
-    _gather(7, "slice size 3 of dimension 1 is not between 0 and the operand's 2", sizes="1,3"),
-    _gather(7, "so its slice size must be 0 or 1, given 2", sizes="2,2"),
-    _gather(8, "must have one entry per dimension of the operand", offset="1", collapsed=""),
-    _scatter(1, "scatter takes arrays, operand 0 is token[]", "token[], s32[4], f32[4,2]"),
-    _scatter(1, "scatter takes integer indices, given f32[4]", "f32[3,2], f32[4], f32[4,2]"),
-    _scatter(2, "index_vector_dim 2 must be in [0, 1]", vector=2),
-    _scatter(3, "an odd number, given 4", "f32[3,2], f32[3,2], s32[4], f32[4,2]"),
-    _scatter(3, "operand 0 is f32[3,2], operand 1 is f32[3,3]", "f32[3,2], f32[3,3], s32[4], f32[4,2], f32[4,2]"),
-    _scatter(4, "updates must have rank 2", "f32[3,2], s32[4], f32[4,2,1]"),
-    _scatter(5, "update_window_dims [2] must be in [0, 2)", window="2"),
-    _scatter(6, "inserted_window_dims [2] must be in [0, 2)", inserted="2"),
-    _scatter(6, "share dimension 0", "f32[4,2], s32[4], f32[4]", window="", more=_scatter_batching("0", "0")),
-    _scatter(7, "must have one entry per dimension of the operand", inserted=""),
-    _scatter(8, "has 2 entries, the index vectors have 1", index_map="0,1"),
-    _scatter(8, "scatter_dims_to_operand_dims [2] must be in [0, 2)", index_map="2"),
-    _scatter(9, "must have the same number of entries", inserted="", more=_scatter_batching("0", "")),
-    _scatter(10, "has size 3, more than the 2 of dimension 1", "f32[3,2], s32[4], f32[4,3]"),
-    _scatter(10, "dimension 0 of the updates f32[5,2] has size 5", "f32[3,2], s32[4], f32[5,2]"),
-    _scatter(11, "takes 2 parameters and returns 1 scalars for 1 operands", program="f32[] -> f32[]"),
-    _scatter(11, "updates 0 have another type", "f32[3,2], s32[4], s32[4,2]"),
+    _gather(
+        6,
+        (codes.BATCHING_DIMENSIONS, "operand_batching_dims", "[0]", "start_indices_batching_dims"),
+        collapsed="",
+        more=_batching("0", ""),
+    ),
+    _gather(
+        6,
+        (codes.BATCHING_DIMENSIONS, "index_vector_dim 1"),
+        "f32[4,2], s32[4,1]",
+        collapsed="",
+        index_map="1",
+        more=_batching("0", "1"),
+    ),
+    _gather(7, (shared.ENTRY_PER_DIMENSION, "f32[3,2]", "[1]"), sizes="1"),
+    _gather(7, (movement_codes.SLICE_SIZES, "size 3", "dimension 1", "operand's"), sizes="1,3"),
+    _gather(7, (codes.DROPPED_SLICE_SIZE, "2"), sizes="2,2"),
+    _gather(8, (codes.DIMENSION_KINDS, "offset_dims", "[1]", "collapsed_slice_dims"), offset="1", collapsed=""),
+    _scatter(1, (shared.ARRAY_OPERAND, "operand 0", "token[]"), "token[], s32[4], f32[4,2]"),
+    _scatter(1, (codes.INDEX_TYPE, "f32[4]"), "f32[3,2], f32[4], f32[4,2]"),
+    _scatter(2, (codes.INDEX_VECTOR_DIMENSION, "index_vector_dim 2", "[0, 1]"), vector=2),
+    _scatter(3, (codes.SCATTER_OPERANDS, "4"), "f32[3,2], f32[3,2], s32[4], f32[4,2]"),
     _scatter(
-        11, "parameter 1 of the update computation is s32[], operand 0 is f32[3,2]", program="f32[], s32[] -> f32[]"
+        3,
+        (shared.SAME_DIMENSIONS, "operand 0", "f32[3,2]", "operand 1", "f32[3,3]"),
+        "f32[3,2], f32[3,3], s32[4], f32[4,2], f32[4,2]",
+    ),
+    _scatter(4, (codes.UPDATES_RANK, "rank 2"), "f32[3,2], s32[4], f32[4,2,1]"),
+    _scatter(5, (shared.DIMENSION_NUMBER, "update_window_dims", "[2]"), window="2"),
+    _scatter(6, (shared.DIMENSION_NUMBER, "inserted_window_dims", "[2]"), inserted="2"),
+    _scatter(
+        6,
+        (codes.DISJOINT_DIMENSIONS, "dimension 0"),
+        "f32[4,2], s32[4], f32[4]",
+        window="",
+        more=_scatter_batching("0", "0"),
+    ),
+    _scatter(7, (codes.DIMENSION_KINDS, "update_window_dims", "[1]", "inserted_window_dims"), inserted=""),
+    _scatter(8, (codes.INDEX_COMPONENTS, "2", "1"), index_map="0,1"),
+    _scatter(8, (shared.DIMENSION_NUMBER, "scatter_dims_to_operand_dims", "[2]"), index_map="2"),
+    _scatter(
+        9,
+        (codes.BATCHING_DIMENSIONS, "input_batching_dims", "[0]", "scatter_indices_batching_dims"),
+        inserted="",
+        more=_scatter_batching("0", ""),
+    ),
+    _scatter(10, (codes.UPDATE_WINDOW, "size 3", "dimension 1"), "f32[3,2], s32[4], f32[4,3]"),
+    _scatter(10, (codes.UPDATES_PER_INDEX, "dimension 0", "f32[5,2]", "size 5"), "f32[3,2], s32[4], f32[5,2]"),
+    _scatter(11, (reduction_codes.REDUCER_COUNT, "2"), program="f32[] -> f32[]"),
+    _scatter(11, (shared.SAME_ELEMENT_TYPE, "updates 0"), "f32[3,2], s32[4], s32[4,2]"),
+    _scatter(
+        11,
+        (reduction_codes.REDUCER_TYPES, "parameter 1", "s32[]", "operand 0", "f32[3,2]"),
+        program="f32[], s32[] -> f32[]",
     ),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import movement as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.testing.examples.example import Example, Refusal
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB
 
@@ -159,123 +161,193 @@ EXAMPLES = [
 ]
 
 REFUSALS = [
-    Refusal("broadcast", 1, "f32[2] broadcast((f32[])), dimensions={}", "broadcast takes arrays, operand is (f32[])"),
-    Refusal("broadcast", 1, "s32[2] broadcast(f32[]), dimensions={}", "keeps the element type: operand f32[], result"),
-    Refusal("broadcast", 2, "f32[2,3] broadcast(f32[2]), dimensions={}", "one entry in dimensions for each dimension"),
-    Refusal("broadcast", 3, "f32[2,2] broadcast(f32[2,2]), dimensions={0,0}", "dimensions [0, 0] repeat a dimension"),
-    Refusal("broadcast", 3, "f32[2] broadcast(f32[2]), dimensions={1}", "dimension 1 is out of bounds for f32[2]"),
-    Refusal("broadcast", 4, "f32[2,3] broadcast(f32[2,1]), dimensions={0,1}", "sizes 1 and 3 differ"),
-    Refusal("reshape", 1, "f32[] reshape(token[])", "reshape takes arrays, operand is token[]"),
-    Refusal("reshape", 1, "s32[6] reshape(f32[6])", "reshape keeps the element type"),
-    Refusal("reshape", 2, "f32[5] reshape(f32[2,3])", "operand f32[2,3] has 6, result f32[5] has 5"),
-    Refusal("reshape", 3, "f32[2,3] reshape(f32[6]), inferred_dimension=2", "2 is not a dimension of f32[2,3]"),
-    Refusal("dynamic-reshape", 1, "s32[<=6] dynamic-reshape(f32[6], s32[])", "keeps the element type"),
-    Refusal("dynamic-reshape", 2, "f32[<=7] dynamic-reshape(f32[6], s32[])", "has 6, result f32[<=7] has 7"),
-    Refusal("dynamic-reshape", 3, "f32[<=3,2] dynamic-reshape(f32[6], s32[])", "one size operand per dimension"),
-    Refusal("dynamic-reshape", 4, "f32[<=6] dynamic-reshape(f32[6], s64[])", "sizes of shape s32[], size 0 is s64[]"),
-    Refusal("transpose", 1, "f32[2] transpose(token[]), dimensions={0}", "transpose takes arrays"),
-    Refusal("transpose", 2, "f32[2,3] transpose(f32[2,3]), dimensions={0,0}", "takes a permutation of the dimensions"),
-    Refusal("reverse", 1, "f32[2] reverse((f32[2])), dimensions={0}", "reverse takes arrays"),
-    Refusal("reverse", 2, "f32[2] reverse(f32[2]), dimensions={0,0}", "reverse: dimensions [0, 0] repeat a dimension"),
-    Refusal("reverse", 2, "f32[2] reverse(f32[2]), dimensions={1}", "reverse: dimension 1 is out of bounds"),
-    Refusal("shuffle", 1, "f32[2] shuffle(token[]), dimensions={0}, mode=rotate, shifts={1}", "shuffle takes arrays"),
-    Refusal("shuffle", 2, "f32[2] shuffle(f32[2]), dimensions={1}, mode=rotate, shifts={1}", "dimension 1 is out of"),
+    Refusal("broadcast", 1, "f32[2] broadcast((f32[])), dimensions={}", (shared.ARRAY_OPERAND, "(f32[])")),
+    Refusal("broadcast", 1, "s32[2] broadcast(f32[]), dimensions={}", (codes.KEPT_ELEMENT_TYPE, "f32[]")),
+    Refusal("broadcast", 2, "f32[2,3] broadcast(f32[2]), dimensions={}", (shared.ENTRY_PER_DIMENSION, "f32[2]", "[]")),
+    Refusal("broadcast", 3, "f32[2,2] broadcast(f32[2,2]), dimensions={0,0}", (shared.DISTINCT_DIMENSIONS, "[0, 0]")),
     Refusal(
-        "shuffle", 3, "f32[2] shuffle(f32[2]), dimensions={0}, mode=rotate, shifts={}", "takes one shift per dimension"
+        "broadcast", 3, "f32[2] broadcast(f32[2]), dimensions={1}", (shared.DIMENSION_NUMBER, "dimension 1", "f32[2]")
+    ),
+    Refusal("broadcast", 4, "f32[2,3] broadcast(f32[2,1]), dimensions={0,1}", (codes.BROADCAST_SIZES, "sizes 1")),
+    Refusal("reshape", 1, "f32[] reshape(token[])", (shared.ARRAY_OPERAND, "token[]")),
+    Refusal("reshape", 1, "s32[6] reshape(f32[6])", (codes.KEPT_ELEMENT_TYPE, "f32[6]", "s32[6]")),
+    Refusal("reshape", 2, "f32[5] reshape(f32[2,3])", (codes.ELEMENT_COUNT, "f32[2,3]", "f32[5]")),
+    Refusal("reshape", 3, "f32[2,3] reshape(f32[6]), inferred_dimension=2", (codes.INFERRED_DIMENSION, "f32[2,3]")),
+    Refusal(
+        "dynamic-reshape", 1, "s32[<=6] dynamic-reshape(f32[6], s32[])", (codes.KEPT_ELEMENT_TYPE, "f32[6]", "s32[<=6]")
+    ),
+    Refusal("dynamic-reshape", 2, "f32[<=7] dynamic-reshape(f32[6], s32[])", (codes.ELEMENT_COUNT, "f32[<=7]")),
+    Refusal("dynamic-reshape", 3, "f32[<=3,2] dynamic-reshape(f32[6], s32[])", (codes.SIZE_OPERANDS, "f32[<=3,2]")),
+    Refusal(
+        "dynamic-reshape",
+        4,
+        "f32[<=6] dynamic-reshape(f32[6], s64[])",
+        (codes.SIZE_OPERAND, "s32[]", "size 0", "s64[]"),
+    ),
+    Refusal("transpose", 1, "f32[2] transpose(token[]), dimensions={0}", (shared.ARRAY_OPERAND, "token[]")),
+    Refusal(
+        "transpose", 2, "f32[2,3] transpose(f32[2,3]), dimensions={0,0}", (codes.PERMUTATION, "f32[2,3]", "[0, 0]")
+    ),
+    Refusal("reverse", 1, "f32[2] reverse((f32[2])), dimensions={0}", (shared.ARRAY_OPERAND, "(f32[2])")),
+    Refusal("reverse", 2, "f32[2] reverse(f32[2]), dimensions={0,0}", (shared.DISTINCT_DIMENSIONS, "[0, 0]")),
+    Refusal("reverse", 2, "f32[2] reverse(f32[2]), dimensions={1}", (shared.DIMENSION_NUMBER, "dimension 1")),
+    Refusal(
+        "shuffle",
+        1,
+        "f32[2] shuffle(token[]), dimensions={0}, mode=rotate, shifts={1}",
+        (shared.ARRAY_OPERAND, "token[]"),
+    ),
+    Refusal(
+        "shuffle",
+        2,
+        "f32[2] shuffle(f32[2]), dimensions={1}, mode=rotate, shifts={1}",
+        (shared.DIMENSION_NUMBER, "dimension 1"),
+    ),
+    Refusal(
+        "shuffle",
+        3,
+        "f32[2] shuffle(f32[2]), dimensions={0}, mode=rotate, shifts={}",
+        (codes.SHUFFLE_PATTERN, "[0]", "[]"),
     ),
     Refusal(
         "shuffle",
         3,
         "f32[2] shuffle(f32[2]), dimensions={0}, mode=rotate, shifts={1}, indices=s32[2]{0} {0, 1}",
-        "mode rotate takes no indices, given s32[2]",
+        (codes.SHUFFLE_PATTERN, "s32[2]"),
     ),
-    Refusal("shuffle", 4, "f32[2] shuffle(f32[2]), dimensions={0}, mode=permute", "takes indices and no shifts"),
+    Refusal("shuffle", 4, "f32[2] shuffle(f32[2]), dimensions={0}, mode=permute", (codes.SHUFFLE_PATTERN,)),
     Refusal(
         "shuffle",
         5,
         "f32[2] shuffle(f32[2]), dimensions={0}, mode=permute, indices=s32[3]{0} {0, 1, 1}",
-        "takes integer indices of dimensions [2] (1 where shared), given s32[3]",
+        (codes.SHUFFLE_INDICES, "[2]", "s32[3]"),
     ),
     Refusal(
         "concatenate",
         1,
         "f32[4] concatenate(f32[2], s32[2]), dimensions={0}",
-        "takes operands of the same element type",
-    ),
-    Refusal("concatenate", 1, "f32[4] concatenate(f32[2], token[]), dimensions={0}", "operand 1 is token[]"),
-    Refusal("concatenate", 2, "f32[] concatenate(f32[]), dimensions={0}", "dimension 0 is out of bounds for f32[]"),
-    Refusal("concatenate", 3, "f32[4,2] concatenate(f32[2,2], f32[2,3]), dimensions={0}", "differ only in dimension 0"),
-    Refusal("slice", 1, "f32[1] slice(token[]), slice={[0:1]}", "slice takes arrays"),
-    Refusal("slice", 2, "f32[2,2] slice(f32[2,2]), slice={[0:2]}", "slice takes one range per dimension of f32[2,2]"),
-    Refusal("slice", 3, "f32[1] slice(f32[2]), slice={[-1:0]}", "start -1 is negative"),
-    Refusal("slice", 3, "f32[3] slice(f32[2]), slice={[0:3]}", "limit 3 is beyond the size 2"),
-    Refusal("slice", 3, "f32[0] slice(f32[2]), slice={[2:1]}", "start 2 is beyond the limit 1"),
-    Refusal("slice", 4, "f32[2] slice(f32[2]), slice={[0:2:0]}", "stride must be at least 1, given 0"),
-    Refusal("pad", 1, "f32[4] pad(f32[2], f32[1]), padding=1_1", "pad takes a scalar padding value, given f32[1]"),
-    Refusal("pad", 1, "f32[4] pad(f32[2], s32[]), padding=1_1", "operand f32[2], padding value s32[]"),
-    Refusal("pad", 1, "f32[4] pad(token[], f32[]), padding=1_1", "pad takes arrays"),
-    Refusal("pad", 2, "f32[4] pad(f32[2], f32[]), padding=1_1x0_0", "pad takes one padding entry per dimension"),
-    Refusal("pad", 3, "f32[2] pad(f32[2], f32[]), padding=0_0_-1", "interior padding -1 is negative"),
-    Refusal("pad", 4, "f32[] pad(f32[2], f32[]), padding=-2_-1", "gives dimension 0 the negative size -1"),
-    Refusal("dynamic-slice", 1, "f32[1] dynamic-slice(token[], s32[]), dynamic_slice_sizes={1}", "takes arrays"),
-    Refusal(
-        "dynamic-slice", 2, "f32[1] dynamic-slice(f32[2]), dynamic_slice_sizes={1}", "one start index per dimension"
+        (shared.SAME_ELEMENT_TYPE, "operand 0", "f32[2]", "operand 1"),
     ),
     Refusal(
-        "dynamic-slice", 3, "f32[1] dynamic-slice(f32[2], f32[]), dynamic_slice_sizes={1}", "takes integer scalars"
+        "concatenate",
+        1,
+        "f32[4] concatenate(f32[2], token[]), dimensions={0}",
+        (shared.ARRAY_OPERAND, "operand 1", "token[]"),
+    ),
+    Refusal(
+        "concatenate", 2, "f32[] concatenate(f32[]), dimensions={0}", (shared.DIMENSION_NUMBER, "dimension 0", "f32[]")
+    ),
+    Refusal(
+        "concatenate",
+        3,
+        "f32[4,2] concatenate(f32[2,2], f32[2,3]), dimensions={0}",
+        (codes.CONCATENATED_SIZES, "dimension 0"),
+    ),
+    Refusal("slice", 1, "f32[1] slice(token[]), slice={[0:1]}", (shared.ARRAY_OPERAND, "token[]")),
+    Refusal("slice", 2, "f32[2,2] slice(f32[2,2]), slice={[0:2]}", (shared.ENTRY_PER_DIMENSION, "f32[2,2]")),
+    Refusal("slice", 3, "f32[1] slice(f32[2]), slice={[-1:0]}", (codes.SLICE_RANGE, "start -1")),
+    Refusal("slice", 3, "f32[3] slice(f32[2]), slice={[0:3]}", (codes.SLICE_RANGE, "limit 3", "size 2")),
+    Refusal("slice", 3, "f32[0] slice(f32[2]), slice={[2:1]}", (codes.SLICE_RANGE, "start 2", "limit 1")),
+    Refusal("slice", 4, "f32[2] slice(f32[2]), slice={[0:2:0]}", (codes.SLICE_STRIDE, "0")),
+    Refusal("pad", 1, "f32[4] pad(f32[2], f32[1]), padding=1_1", (codes.PADDING_VALUE, "f32[1]")),
+    Refusal("pad", 1, "f32[4] pad(f32[2], s32[]), padding=1_1", (shared.SAME_ELEMENT_TYPE, "f32[2]", "s32[]")),
+    Refusal("pad", 1, "f32[4] pad(token[], f32[]), padding=1_1", (shared.ARRAY_OPERAND, "token[]")),
+    Refusal(
+        "pad", 2, "f32[4] pad(f32[2], f32[]), padding=1_1x0_0", (shared.ENTRY_PER_DIMENSION, "f32[2]", "'1_1x0_0'")
+    ),
+    Refusal("pad", 3, "f32[2] pad(f32[2], f32[]), padding=0_0_-1", (codes.INTERIOR_PADDING, "-1")),
+    Refusal("pad", 4, "f32[] pad(f32[2], f32[]), padding=-2_-1", (codes.NEGATIVE_PADDING, "dimension 0", "size -1")),
+    Refusal(
+        "dynamic-slice",
+        1,
+        "f32[1] dynamic-slice(token[], s32[]), dynamic_slice_sizes={1}",
+        (shared.ARRAY_OPERAND, "token[]"),
+    ),
+    Refusal(
+        "dynamic-slice", 2, "f32[1] dynamic-slice(f32[2]), dynamic_slice_sizes={1}", (codes.START_INDEX_COUNT, "f32[2]")
+    ),
+    Refusal(
+        "dynamic-slice",
+        3,
+        "f32[1] dynamic-slice(f32[2], f32[]), dynamic_slice_sizes={1}",
+        (codes.START_INDEX_TYPE, "index 0", "f32[]"),
     ),
     Refusal(
         "dynamic-slice",
         3,
         "f32[1,1] dynamic-slice(f32[2,2], s32[], s64[]), dynamic_slice_sizes={1,1}",
-        "takes start indices of the same type: index 0 is s32[], index 1 is s64[]",
+        (codes.START_INDEX_TYPE, "index 0", "s32[]", "index 1", "s64[]"),
     ),
     Refusal(
-        "dynamic-slice", 4, "f32[1] dynamic-slice(f32[2], s32[]), dynamic_slice_sizes={}", "takes one size per dim"
+        "dynamic-slice",
+        4,
+        "f32[1] dynamic-slice(f32[2], s32[]), dynamic_slice_sizes={}",
+        (shared.ENTRY_PER_DIMENSION, "f32[2]", "[]"),
     ),
     Refusal(
-        "dynamic-slice", 4, "f32[3] dynamic-slice(f32[2], s32[]), dynamic_slice_sizes={3}", "size 3 of dimension 0"
+        "dynamic-slice",
+        4,
+        "f32[3] dynamic-slice(f32[2], s32[]), dynamic_slice_sizes={3}",
+        (codes.SLICE_SIZES, "size 3", "dimension 0"),
     ),
     Refusal(
         "dynamic-update-slice",
         1,
         "f32[2] dynamic-update-slice(f32[2], s32[1], s32[])",
-        "takes operands of the same element type",
+        (shared.SAME_ELEMENT_TYPE, "f32[2]", "s32[1]"),
     ),
     Refusal(
         "dynamic-update-slice",
         2,
         "f32[2] dynamic-update-slice(f32[2], f32[], s32[])",
-        "takes operands of the same rank",
+        (codes.UPDATE_SIZE, "f32[2]", "f32[]"),
     ),
     Refusal(
-        "dynamic-update-slice", 2, "f32[2] dynamic-update-slice(f32[2], f32[3], s32[])", "is larger than the operand"
+        "dynamic-update-slice",
+        2,
+        "f32[2] dynamic-update-slice(f32[2], f32[3], s32[])",
+        (codes.UPDATE_SIZE, "f32[3]", "f32[2]", "dimension 0"),
     ),
-    Refusal("dynamic-update-slice", 3, "f32[2] dynamic-update-slice(f32[2], f32[1])", "one start index per dimension"),
-    Refusal("dynamic-update-slice", 4, "f32[2] dynamic-update-slice(f32[2], f32[1], f32[])", "takes integer scalars"),
-    Refusal("bitcast", 1, "f32[2] bitcast(token[])", "bitcast takes arrays, operand is token[]"),
-    Refusal("bitcast", 1, "(f32[2]) bitcast(f32[2])", "bitcast returns an array, declared (f32[2])"),
-    Refusal("bitcast", 2, "f32[3] bitcast(f32[2])", "has 8, result f32[3]{0} has 12"),
     Refusal(
-        "get-dimension-size", 1, "s32[] get-dimension-size(f32[2]), dimensions={1}", "dimension 1 is out of bounds"
+        "dynamic-update-slice", 3, "f32[2] dynamic-update-slice(f32[2], f32[1])", (codes.START_INDEX_COUNT, "f32[2]")
     ),
-    Refusal("get-dimension-size", 2, "s32[] get-dimension-size(s8[2147483648]), dimensions={0}", "is larger than"),
+    Refusal(
+        "dynamic-update-slice",
+        4,
+        "f32[2] dynamic-update-slice(f32[2], f32[1], f32[])",
+        (codes.START_INDEX_TYPE, "index 0", "f32[]"),
+    ),
+    Refusal("bitcast", 1, "f32[2] bitcast(token[])", (shared.ARRAY_OPERAND, "token[]")),
+    Refusal("bitcast", 1, "(f32[2]) bitcast(f32[2])", (shared.ARRAY_RESULT, "(f32[2])")),
+    Refusal("bitcast", 2, "f32[3] bitcast(f32[2])", (codes.BITCAST_BYTES, "f32[3]{0}", "12")),
+    Refusal(
+        "get-dimension-size",
+        1,
+        "s32[] get-dimension-size(f32[2]), dimensions={1}",
+        (shared.DIMENSION_NUMBER, "dimension 1"),
+    ),
+    Refusal(
+        "get-dimension-size",
+        2,
+        "s32[] get-dimension-size(s8[2147483648]), dimensions={0}",
+        (codes.DIMENSION_SIZE_LIMIT, "dimension 0", "s8[2147483648]", "2147483647"),
+    ),
     Refusal(
         "set-dimension-size",
         1,
         "f32[<=2] set-dimension-size(f32[2], s32[]), dimensions={1}",
-        "dimension 1 is out of bounds",
+        (shared.DIMENSION_NUMBER, "dimension 1"),
     ),
     Refusal(
         "set-dimension-size",
         2,
         "f32[<=2] set-dimension-size(f32[2], s64[]), dimensions={0}",
-        "takes a size of shape s32[], given s64[]",
+        (codes.SIZE_OPERAND, "s32[]", "s64[]"),
     ),
     Refusal(
         "set-dimension-size",
         3,
         "s8[<=2147483648] set-dimension-size(s8[2147483648], s32[]), dimensions={0}",
-        "the largest size in s32",
+        (codes.DIMENSION_SIZE_LIMIT, "s32"),
     ),
 ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xlapy import opcodes
-from xlapy.testing.examples.example import Example, Refusal
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import special as codes
+from xlapy.testing.examples.example import Example, Refusal, Violation
 
 EXAMPLES = [
     Example(
@@ -54,20 +56,22 @@ def _refusals(op: str, result: str) -> Iterator[Refusal]:
     names = opcodes.lookup(op).operands.split()
     legal = ["f32[2,3]" if name in ("operand", "grad_output") else "f32[3]" for name in names]
 
-    def refusal(constraint: int, message: str, position: int = 0, shape: str = "f32[2,3]", feature: int = 1) -> Refusal:
+    def refusal(
+        constraint: int, violation: Violation, position: int = 0, shape: str = "f32[2,3]", feature: int = 1
+    ) -> Refusal:
         operands = ", ".join([*legal[:position], shape, *legal[position + 1 :]])
         text = f"{result} {op}({operands}), epsilon=0.001, feature_index={feature}"
-        return Refusal(op, constraint, text, f"{op}{message}")
+        return Refusal(op, constraint, text, violation)
 
-    yield refusal(1, " takes arrays, operand 1 is token[]", 1, "token[]")
-    yield refusal(2, ": feature_index 2 is out of bounds for f32[2,3]", feature=2)
-    yield refusal(3, " takes floating-point elements, operand is s32[2,3]", 0, "s32[2,3]")
-    yield refusal(4, ": scale must have rank 1, given f32[3,1]", 1, "f32[3,1]")
-    yield refusal(4, ": scale must be floating-point as operand f32[2,3] is, given s32[3]", 1, "s32[3]")
-    yield refusal(5, ": scale f32[2] must have one value for each of the 3 features", 1, "f32[2]")
+    yield refusal(1, (shared.ARRAY_OPERAND, "operand 1", "token[]"), 1, "token[]")
+    yield refusal(2, (shared.DIMENSION_NUMBER, "feature_index 2", "f32[2,3]"), feature=2)
+    yield refusal(3, (shared.ELEMENT_TYPE, "s32[2,3]"), 0, "s32[2,3]")
+    yield refusal(4, (codes.FEATURE_VECTORS, "rank 1", "f32[3,1]"), 1, "f32[3,1]")
+    yield refusal(4, (shared.ELEMENT_TYPE, "f32[2,3]", "s32[3]"), 1, "s32[3]")
+    yield refusal(5, (codes.FEATURE_VECTORS, "f32[2]"), 1, "f32[2]")
     if op == "batch-norm-grad":
-        yield refusal(6, ": grad_output must be floating-point, given s32[2,3]", 4, "s32[2,3]")
-        yield refusal(6, ": grad_output f32[2,4] must have the dimensions of operand f32[2,3]", 4, "f32[2,4]")
+        yield refusal(6, (shared.ELEMENT_TYPE, "grad_output", "s32[2,3]"), 4, "s32[2,3]")
+        yield refusal(6, (shared.SAME_DIMENSIONS, "grad_output", "f32[2,4]", "f32[2,3]"), 4, "f32[2,4]")
 
 
 REFUSALS = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import special as codes
 from xlapy.testing.examples.example import NO_MLIR, Example, Refusal
 
 EXAMPLES = [
@@ -45,42 +47,62 @@ EXAMPLES = [
 ]
 
 REFUSALS = [
-    Refusal("rng", 1, "f32[2] rng(f32[]), distribution=rng_uniform", "rng takes 2 operands, given 1"),
-    Refusal("rng", 1, "f32[2] rng(f32[], s32[]), distribution=rng_uniform", "rng of f32[2] takes f32[] as operand 1"),
+    Refusal("rng", 1, "f32[2] rng(f32[]), distribution=rng_uniform", (shared.OPERAND_COUNT, "2", "1")),
     Refusal(
-        "rng", 2, "s32[2] rng(s32[], s32[]), distribution=rng_normal", "rng_normal returns floating-point elements"
+        "rng",
+        1,
+        "f32[2] rng(f32[], s32[]), distribution=rng_uniform",
+        (codes.RNG_OPERANDS, "f32[2]", "f32[]", "operand 1"),
     ),
-    Refusal("rng", 3, "c64[2] rng(c64[], c64[]), distribution=rng_uniform", "returns floating-point, integer or pred"),
-    Refusal("rng-bit-generator", 1, "u32[4] rng-bit-generator(token[]), algorithm=rng_default", "takes arrays"),
+    Refusal("rng", 2, "s32[2] rng(s32[], s32[]), distribution=rng_normal", (shared.ELEMENT_TYPE, "rng_normal")),
+    Refusal(
+        "rng", 3, "c64[2] rng(c64[], c64[]), distribution=rng_uniform", (shared.ELEMENT_TYPE, "rng_uniform", "c64[2]")
+    ),
+    Refusal(
+        "rng-bit-generator",
+        1,
+        "u32[4] rng-bit-generator(token[]), algorithm=rng_default",
+        (shared.ARRAY_OPERAND, "operand 0", "token[]"),
+    ),
     Refusal(
         "rng-bit-generator",
         2,
         "(u64[3], u32[4]) rng-bit-generator(u64[2]), algorithm=rng_default",
-        "both states must have the same shape",
+        (codes.RNG_STATE, "u64[2]", "(u64[3], u32[4])"),
     ),
     Refusal(
         "rng-bit-generator",
         2,
         "(u64[2], u32[4], u32[4]) rng-bit-generator(u64[2]), algorithm=rng_default",
-        "has shape (state, bits)",
+        (codes.RNG_STATE, "(u64[2], u32[4], u32[4])"),
     ),
     Refusal(
         "rng-bit-generator",
         3,
         "(u64[2], (u32[4])) rng-bit-generator(u64[2]), algorithm=rng_default",
-        "returns an array of bits",
+        (shared.ARRAY_RESULT, "(u64[2], (u32[4]))"),
     ),
     Refusal(
-        "stochastic-convert", 1, "s32[2] stochastic-convert(f32[2], token[])", "takes arrays, operand 1 is token[]"
+        "stochastic-convert",
+        1,
+        "s32[2] stochastic-convert(f32[2], token[])",
+        (shared.ARRAY_OPERAND, "operand 1", "token[]"),
     ),
     Refusal(
-        "stochastic-convert", 1, "s32[2] stochastic-convert(f32[2], u32[3])", "must have the dimensions of operand"
+        "stochastic-convert",
+        1,
+        "s32[2] stochastic-convert(f32[2], u32[3])",
+        (shared.SAME_DIMENSIONS, "u32[3]", "f32[2]"),
     ),
-    Refusal("stochastic-convert", 2, "s32[2] stochastic-convert(s32[2], u32[2])", "takes floating-point elements"),
-    Refusal("stochastic-convert", 3, "s32[2] stochastic-convert(f32[2], s32[2])", "takes unsigned random numbers"),
-    Refusal("stochastic-convert", 3, "s32[2] stochastic-convert(f32[2], u16[2])", "must have the width of operand"),
-    Refusal("stochastic-convert", 4, "s32[3] stochastic-convert(f32[2], u32[2])", "has shape s32[2], declared s32[3]"),
+    Refusal("stochastic-convert", 2, "s32[2] stochastic-convert(s32[2], u32[2])", (shared.ELEMENT_TYPE, "s32[2]")),
     Refusal(
-        "stochastic-convert", 4, "(s32[2]) stochastic-convert(f32[2], u32[2])", "returns an array, declared (s32[2])"
+        "stochastic-convert", 3, "s32[2] stochastic-convert(f32[2], s32[2])", (codes.RANDOM_BITS, "operand 1", "s32[2]")
     ),
+    Refusal(
+        "stochastic-convert", 3, "s32[2] stochastic-convert(f32[2], u16[2])", (codes.RANDOM_BITS, "u16[2]", "f32[2]")
+    ),
+    Refusal(
+        "stochastic-convert", 4, "s32[3] stochastic-convert(f32[2], u32[2])", (shared.RESULT_SHAPE, "s32[2]", "s32[3]")
+    ),
+    Refusal("stochastic-convert", 4, "(s32[2]) stochastic-convert(f32[2], u32[2])", (shared.ARRAY_RESULT, "(s32[2])")),
 ]

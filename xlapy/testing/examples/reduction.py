@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from xlapy.testing.examples.example import Example, Refusal
+from xlapy.base.error_codes import attributes as attributes_codes
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import reduction as codes
+from xlapy.testing.examples.example import Example, Refusal, Violation
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB
 
 _SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
@@ -111,133 +114,236 @@ _BODY = "to_apply=(f32[], f32[] -> (f32[], f32[]))"
 
 
 def _scan(
-    constraint: int, message: str, result: str, operands: str, body: str, dimensions: str = "0", carries: int = 1
+    constraint: int,
+    violation: Violation,
+    result: str,
+    operands: str,
+    body: str,
+    dimensions: str = "0",
+    carries: int = 1,
 ) -> Refusal:
     text = f"{result} scan({operands}), dimensions={{{dimensions}}}, num_carries={carries}, to_apply=({body})"
-    return Refusal("scan", constraint, text, message)
+    return Refusal("scan", constraint, text, violation)
 
 
 REFUSALS = [
-    Refusal("reduce", 1, f"f32[] reduce(f32[3], token[]), dimensions={{0}}, {_ADD}", "reduce takes arrays, operand 1"),
+    Refusal(
+        "reduce", 1, f"f32[] reduce(f32[3], token[]), dimensions={{0}}, {_ADD}", (shared.ARRAY_OPERAND, "operand 1")
+    ),
     Refusal(
         "reduce",
         2,
         f"(f32[], f32[]) reduce(f32[3], f32[4], f32[], f32[]), dimensions={{0}}, {_OF_TWO}",
-        "operand 1 is f32[4], operand 0 is f32[3]; dimensions must be equal",
+        (shared.SAME_DIMENSIONS, "operand 1", "f32[4]", "operand 0", "f32[3]"),
     ),
-    Refusal("reduce", 3, f"f32[3] reduce(f32[3], f32[]), dimensions={{1}}, {_ADD}", "dimension 1 is out of bounds"),
-    Refusal("reduce", 3, f"f32[] reduce(f32[3], f32[]), dimensions={{0,0}}, {_ADD}", "repeat a dimension"),
     Refusal(
-        "reduce", 4, "f32[] reduce(f32[3], f32[]), dimensions={0}, to_apply=(f32[] -> f32[])", "takes 2 parameters"
+        "reduce", 3, f"f32[3] reduce(f32[3], f32[]), dimensions={{1}}, {_ADD}", (shared.DIMENSION_NUMBER, "dimension 1")
+    ),
+    Refusal(
+        "reduce", 3, f"f32[] reduce(f32[3], f32[]), dimensions={{0,0}}, {_ADD}", (shared.DISTINCT_DIMENSIONS, "[0, 0]")
+    ),
+    Refusal(
+        "reduce",
+        4,
+        "f32[] reduce(f32[3], f32[]), dimensions={0}, to_apply=(f32[] -> f32[])",
+        (codes.REDUCER_COUNT, "2"),
     ),
     Refusal(
         "reduce",
         5,
         "f32[] reduce(f32[3], f32[]), dimensions={0}, to_apply=(f32[], f32[] -> (f32[], f32[]))",
-        "returns 1 scalars",
+        (codes.REDUCER_COUNT, "(a0: f32[], a1: f32[]) -> (f32[], f32[])"),
     ),
     Refusal(
-        "reduce", 5, "f32[] reduce(f32[3], f32[]), dimensions={0}, to_apply=(f32[2], f32[] -> f32[2])", "must be a"
+        "reduce",
+        5,
+        "f32[] reduce(f32[3], f32[]), dimensions={0}, to_apply=(f32[2], f32[] -> f32[2])",
+        (codes.REDUCER_SCALARS, "result 0", "f32[2]"),
     ),
     Refusal(
-        "reduce", 5, "f32[] reduce(f32[3], f32[]), dimensions={0}, to_apply=(s32[], f32[] -> f32[])", "accumulator 0"
+        "reduce",
+        5,
+        "f32[] reduce(f32[3], f32[]), dimensions={0}, to_apply=(s32[], f32[] -> f32[])",
+        (codes.REDUCER_TYPES, "reducer's", "result 0", "f32[]"),
     ),
     Refusal(
-        "reduce", 5, "f32[] reduce(f32[3], s32[]), dimensions={0}, to_apply=(f32[], f32[] -> f32[])", "initial value"
+        "reduce",
+        5,
+        "f32[] reduce(f32[3], s32[]), dimensions={0}, to_apply=(f32[], f32[] -> f32[])",
+        (codes.REDUCER_TYPES, "reducer's", "result 0", "f32[]"),
     ),
     Refusal(
-        "reduce", 5, "f32[] reduce(f32[3], f32[]), dimensions={0}, to_apply=(f32[], s32[] -> f32[])", "(value 0) is"
+        "reduce",
+        5,
+        "f32[] reduce(f32[3], f32[]), dimensions={0}, to_apply=(f32[], s32[] -> f32[])",
+        (codes.REDUCER_TYPES, "value 0"),
     ),
-    Refusal("reduce", 6, f"f32[] reduce(s32[3], f32[]), dimensions={{0}}, {_ADD}", "operand 0 is s32[3]"),
-    Refusal("reduce-window", 1, f"f32[2] reduce-window(f32[3], token[]), window={{size=2}}, {_ADD}", "takes arrays"),
+    Refusal(
+        "reduce",
+        6,
+        f"f32[] reduce(s32[3], f32[]), dimensions={{0}}, {_ADD}",
+        (codes.REDUCER_TYPES, "operand 0", "s32[3]"),
+    ),
+    Refusal(
+        "reduce-window",
+        1,
+        f"f32[2] reduce-window(f32[3], token[]), window={{size=2}}, {_ADD}",
+        (shared.ARRAY_OPERAND, "operand 1", "token[]"),
+    ),
     Refusal(
         "reduce-window",
         2,
         f"(f32[2], f32[3]) reduce-window(f32[3], f32[4], f32[], f32[]), window={{size=2}}, {_OF_TWO}",
-        "dimensions must be equal",
+        (shared.SAME_DIMENSIONS, "operand 1", "f32[4]", "operand 0"),
     ),
     Refusal(
-        "reduce-window", 3, f"f32[2] reduce-window(s32[3], f32[]), window={{size=2}}, {_ADD}", "operand 0 is s32[3]"
+        "reduce-window",
+        3,
+        f"f32[2] reduce-window(s32[3], f32[]), window={{size=2}}, {_ADD}",
+        (codes.REDUCER_TYPES, "operand 0", "s32[3]"),
     ),
     Refusal(
-        "reduce-window", 4, f"f32[2] reduce-window(f32[3], f32[]), window={{size=2x1}}, {_ADD}", "window has 2 dim"
+        "reduce-window",
+        4,
+        f"f32[2] reduce-window(f32[3], f32[]), window={{size=2x1}}, {_ADD}",
+        (shared.ENTRY_PER_DIMENSION, "2"),
     ),
     Refusal(
-        "reduce-window", 5, f"f32[2] reduce-window(f32[3], f32[]), window={{size=0}}, {_ADD}", "non-positive size: 0"
+        "reduce-window",
+        5,
+        f"f32[2] reduce-window(f32[3], f32[]), window={{size=0}}, {_ADD}",
+        (attributes_codes.WINDOW_POSITIVE, "window dimension 0"),
     ),
     Refusal(
         "select-and-scatter",
         1,
         f"f32[4] select-and-scatter(f32[4], token[], f32[]), window={{size=2 stride=2}}, \
 {_GE}, {_SCATTER}",
-        "takes arrays, operand 1 is token[]",
+        (shared.ARRAY_OPERAND, "operand 1", "token[]"),
     ),
     Refusal(
         "select-and-scatter",
         2,
         f"f32[4] select-and-scatter(f32[4], f32[2], f32[]), window={{size=2 stride=2}}, \
 select=(s32[], f32[] -> pred[]), {_SCATTER}",
-        "select takes two f32[]",
+        (codes.SELECT_COMPUTATION, "f32[]"),
     ),
     Refusal(
         "select-and-scatter",
         2,
         f"f32[4] select-and-scatter(f32[4], f32[2], f32[]), window={{size=2 stride=2}}, \
 select=(f32[], f32[] -> f32[]), {_SCATTER}",
-        "select returns pred[]",
+        (codes.SELECT_COMPUTATION, "pred[]"),
     ),
     Refusal(
         "select-and-scatter",
         3,
         f"f32[4] select-and-scatter(f32[4], s32[2], f32[]), window={{size=2 stride=2}}, \
 {_GE}, {_SCATTER}",
-        "operand 0 is s32[2]",
+        (codes.REDUCER_TYPES, "operand 0", "s32[2]"),
     ),
     Refusal(
         "select-and-scatter",
         4,
         f"f32[4] select-and-scatter(f32[4], f32[2], f32[]), window={{size=2x2}}, \
 {_GE}, {_SCATTER}",
-        "the window has 2 dimensions",
+        (shared.ENTRY_PER_DIMENSION, "2"),
     ),
     Refusal(
         "select-and-scatter",
         6,
         f"f32[4] select-and-scatter(f32[4], f32[2], f32[]), window={{size=2 stride=0}}, \
 {_GE}, {_SCATTER}",
-        "non-positive stride: 0",
+        (attributes_codes.WINDOW_POSITIVE, "window dimension 0"),
     ),
     Refusal(
         "select-and-scatter",
         5,
         f"f32[4] select-and-scatter(f32[4], f32[3], f32[]), window={{size=2 stride=2}}, \
 {_GE}, {_SCATTER}",
-        "the window has f32[2] positions over f32[4]",
+        (codes.SOURCE_POSITIONS, "f32[2]", "f32[4]"),
     ),
-    Refusal("map", 1, f"f32[2] map(f32[2], f32[3]), dimensions={{0}}, {_ADD}", "dimensions must be equal"),
     Refusal(
-        "map", 2, f"f32[2,2] map(f32[2,2], f32[2,2]), dimensions={{1,0}}, {_ADD}", "dimensions must be 0 to rank-1"
+        "map",
+        1,
+        f"f32[2] map(f32[2], f32[3]), dimensions={{0}}, {_ADD}",
+        (shared.SAME_DIMENSIONS, "operand 1", "f32[3]", "f32[2]"),
     ),
-    Refusal("map", 3, f"f32[2] map(f32[2]), dimensions={{0}}, {_ADD}", "map: 1 operands, the computation is"),
     Refusal(
-        "map", 3, f"f32[2] map(f32[2], s32[2]), dimensions={{0}}, {_ADD}", "parameter 1 of the computation is f32[]"
+        "map", 2, f"f32[2,2] map(f32[2,2], f32[2,2]), dimensions={{1,0}}, {_ADD}", (codes.MAP_DIMENSIONS, "rank-1")
     ),
-    Refusal("map", 3, "f32[2] map(f32[2]), dimensions={0}, to_apply=(f32[] -> f32[2])", "must return a scalar"),
-    _scan(1, "scan takes arrays", "(f32[4], f32[])", "token[], f32[]", "f32[], f32[] -> (f32[], f32[])"),
-    _scan(2, "exactly one dimension", "(f32[4], f32[])", "f32[4], f32[]", "f32[], f32[] -> (f32[], f32[])", "0,0"),
-    _scan(2, "dimension 1 is out of", "(f32[4], f32[])", "f32[4], f32[]", "f32[], f32[] -> (f32[], f32[])", "1"),
-    _scan(2, "must have size 4", "(f32[3], f32[])", "f32[4], f32[]", "f32[], f32[] -> (f32[], f32[])"),
-    _scan(3, "needs an input or an output", "f32[]", "f32[]", "f32[] -> f32[]"),
+    Refusal(
+        "map",
+        3,
+        f"f32[2] map(f32[2]), dimensions={{0}}, {_ADD}",
+        (codes.MAP_COMPUTATION, "(a0: f32[], a1: f32[]) -> f32[]"),
+    ),
+    Refusal(
+        "map",
+        3,
+        f"f32[2] map(f32[2], s32[2]), dimensions={{0}}, {_ADD}",
+        (codes.MAP_COMPUTATION, "parameter 1", "f32[]"),
+    ),
+    Refusal(
+        "map",
+        3,
+        "f32[2] map(f32[2]), dimensions={0}, to_apply=(f32[] -> f32[2])",
+        (codes.MAP_COMPUTATION, "(a0: f32[]) -> f32[2]"),
+    ),
+    _scan(
+        1,
+        (shared.ARRAY_OPERAND, "operand 0", "token[]"),
+        "(f32[4], f32[])",
+        "token[], f32[]",
+        "f32[], f32[] -> (f32[], f32[])",
+    ),
+    _scan(
+        2, (codes.SCAN_DIMENSION, "[0, 0]"), "(f32[4], f32[])", "f32[4], f32[]", "f32[], f32[] -> (f32[], f32[])", "0,0"
+    ),
+    _scan(
+        2,
+        (shared.DIMENSION_NUMBER, "dimension 1"),
+        "(f32[4], f32[])",
+        "f32[4], f32[]",
+        "f32[], f32[] -> (f32[], f32[])",
+        "1",
+    ),
+    _scan(2, (codes.SCAN_SIZE, "size 4"), "(f32[3], f32[])", "f32[4], f32[]", "f32[], f32[] -> (f32[], f32[])"),
+    _scan(3, (codes.SCAN_CARRIES,), "f32[]", "f32[]", "f32[] -> f32[]"),
     _scan(
         3,
-        "has 3 carries, but 2 operands",
+        (codes.SCAN_CARRIES, "3"),
         "(f32[4], f32[])",
         "f32[4], f32[]",
         "f32[], f32[] -> (f32[], f32[])",
         carries=3,
     ),
-    _scan(4, "its body is", "(f32[4], f32[])", "f32[4], f32[]", "f32[] -> (f32[], f32[])"),
-    _scan(5, "operand 0 gives f32[]", "(f32[4], f32[])", "f32[4], f32[]", "s32[], f32[] -> (f32[], f32[])"),
-    _scan(6, "result 0 of the body is s32[]", "(f32[4], f32[])", "f32[4], f32[]", "f32[], f32[] -> (s32[], f32[])"),
-    _scan(6, "carry 0 enters the body as f32[]", "(f32[4], s32[])", "f32[4], f32[]", "f32[], f32[] -> (f32[], s32[])"),
+    _scan(
+        4,
+        (codes.SCAN_BODY_COUNTS, "(a0: f32[]) -> (f32[], f32[])"),
+        "(f32[4], f32[])",
+        "f32[4], f32[]",
+        "f32[] -> (f32[], f32[])",
+    ),
+    _scan(
+        5,
+        (codes.SCAN_BODY_SHAPES, "operand 0", "f32[]"),
+        "(f32[4], f32[])",
+        "f32[4], f32[]",
+        "s32[], f32[] -> (f32[], f32[])",
+    ),
+    _scan(
+        6,
+        (codes.SCAN_BODY_SHAPES, "result 0", "s32[]"),
+        "(f32[4], f32[])",
+        "f32[4], f32[]",
+        "f32[], f32[] -> (s32[], f32[])",
+    ),
+    _scan(
+        6,
+        (codes.SCAN_BODY_SHAPES, "carry 0", "f32[]"),
+        "(f32[4], s32[])",
+        "f32[4], f32[]",
+        "f32[], f32[] -> (f32[], s32[])",
+    ),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import reduction as codes
 from xlapy.testing.examples.example import Example, Refusal
 
 EXAMPLES = [
@@ -40,24 +42,37 @@ EXAMPLES = [
 _LESS = "to_apply=(f32[], f32[] -> pred[])"
 
 REFUSALS = [
-    Refusal("sort", 1, f"token[] sort(token[]), dimensions={{0}}, {_LESS}", "sort takes arrays, operand 0 is token[]"),
+    Refusal(
+        "sort", 1, f"token[] sort(token[]), dimensions={{0}}, {_LESS}", (shared.ARRAY_OPERAND, "operand 0", "token[]")
+    ),
     Refusal(
         "sort",
         1,
         "(f32[2], f32[3]) sort(f32[2], f32[3]), dimensions={0}, to_apply=(f32[], f32[], f32[], f32[] -> pred[])",
-        "operand 1 is f32[3], operand 0 is f32[2]; sizes must be equal",
+        (shared.SAME_DIMENSIONS, "operand 1", "f32[3]", "operand 0", "f32[2]"),
     ),
-    Refusal("sort", 2, f"f32[2] sort(f32[2]), dimensions={{1}}, {_LESS}", "dimension 1 is out of bounds for f32[2]"),
-    Refusal("sort", 3, "f32[2] sort(f32[2]), dimensions={0}, to_apply=(f32[], f32[] -> f32[])", "must return pred[]"),
-    Refusal("sort", 4, "f32[2] sort(f32[2]), dimensions={0}, to_apply=(f32[] -> pred[])", "takes 2 parameters for 1"),
+    Refusal(
+        "sort", 2, f"f32[2] sort(f32[2]), dimensions={{1}}, {_LESS}", (shared.DIMENSION_NUMBER, "dimension 1", "f32[2]")
+    ),
+    Refusal(
+        "sort",
+        3,
+        "f32[2] sort(f32[2]), dimensions={0}, to_apply=(f32[], f32[] -> f32[])",
+        (codes.COMPARATOR_RESULT, "pred[]"),
+    ),
+    Refusal(
+        "sort", 4, "f32[2] sort(f32[2]), dimensions={0}, to_apply=(f32[] -> pred[])", (codes.COMPARATOR_PARAMETERS, "2")
+    ),
     Refusal(
         "sort",
         4,
         "f32[2] sort(f32[2]), dimensions={0}, to_apply=(f32[], s32[] -> pred[])",
-        "parameter 1 of the comparator is s32[], operand 0 is f32[2]",
+        (codes.COMPARATOR_PARAMETERS, "parameter 1", "s32[]", "operand 0", "f32[2]"),
     ),
-    Refusal("topk", 1, "(f32[], s32[]) topk(f32[]), k=1, largest=true", "takes an array of at least rank 1"),
-    Refusal("topk", 1, "(f32[], s32[]) topk(token[]), k=1, largest=true", "topk takes arrays"),
-    Refusal("topk", 2, "(c64[1], s32[1]) topk(c64[2]), k=1, largest=true", "topk takes ordered elements, given c64[2]"),
-    Refusal("topk", 3, "(f32[3], s32[3]) topk(f32[2]), k=3, largest=true", "k 3 is not between 0 and 2"),
+    Refusal("topk", 1, "(f32[], s32[]) topk(f32[]), k=1, largest=true", (shared.MINIMUM_RANK, "rank 1")),
+    Refusal(
+        "topk", 1, "(f32[], s32[]) topk(token[]), k=1, largest=true", (shared.ARRAY_OPERAND, "operand 0", "token[]")
+    ),
+    Refusal("topk", 2, "(c64[1], s32[1]) topk(c64[2]), k=1, largest=true", (shared.ELEMENT_TYPE, "c64[2]")),
+    Refusal("topk", 3, "(f32[3], s32[3]) topk(f32[2]), k=3, largest=true", (codes.TOP_COUNT, "k 3")),
 ]

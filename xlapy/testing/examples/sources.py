@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import movement as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.testing.examples.example import Example, Refusal
 
 EXAMPLES = [
@@ -33,14 +35,16 @@ EXAMPLES = [
 ]
 
 REFUSALS = [
-    Refusal("parameter", 1, "f32[2] parameter(-1)", "must be numbered 0 to 0 without gaps"),
+    Refusal("parameter", 1, "f32[2] parameter(-1)", (codes.PARAMETER_NUMBER, "[-1]")),
     Refusal(
         "parameter",
         2,
         "(f32[2], f32[]) parameter(0), parameter_replication={true}",
-        "has 2 leaves, parameter_replication has 1 entries",
+        (codes.PARAMETER_REPLICATION, "parameter_replication"),
     ),
-    Refusal("iota", 1, "pred[2] iota(), iota_dimension=0", "returns integer, floating-point or complex elements"),
-    Refusal("iota", 1, "(f32[2]) iota(), iota_dimension=0", "iota returns an array, declared (f32[2])"),
-    Refusal("iota", 2, "f32[2] iota(), iota_dimension=1", "iota_dimension 1 is out of bounds for f32[2] of rank 1"),
+    Refusal("iota", 1, "pred[2] iota(), iota_dimension=0", (shared.ELEMENT_TYPE, "pred[2]")),
+    Refusal("iota", 1, "(f32[2]) iota(), iota_dimension=0", (shared.ARRAY_RESULT, "(f32[2])")),
+    Refusal(
+        "iota", 2, "f32[2] iota(), iota_dimension=1", (shared.DIMENSION_NUMBER, "iota_dimension 1", "f32[2]", "rank 1")
+    ),
 ]

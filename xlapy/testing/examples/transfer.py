@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import collectives as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.testing.examples.example import Example, Refusal
 
 _HOST = "jaxlib's client has no infeed, outfeed or channels"
@@ -55,19 +57,28 @@ EXAMPLES = [
 ]
 
 REFUSALS = [
-    Refusal("infeed", 1, "(f32[2], token[]) infeed(f32[2])", "infeed takes a token as operand 0, given f32[2]"),
-    Refusal("infeed", 2, "f32[2] infeed(token[])", "infeed has shape (data, token[]), declared f32[2]"),
-    Refusal("infeed", 3, "((f32[2], (f32[2])), token[]) infeed(token[])", "without further nesting"),
-    Refusal("outfeed", 1, "token[] outfeed(f32[2], f32[2]), outfeed_shape=f32[2]", "takes a token as operand 1"),
+    Refusal("infeed", 1, "(f32[2], token[]) infeed(f32[2])", (shared.TOKEN_OPERAND, "operand 0", "f32[2]")),
+    Refusal("infeed", 2, "f32[2] infeed(token[])", (codes.INFEED_SHAPE, "token[]", "f32[2]")),
+    Refusal("infeed", 3, "((f32[2], (f32[2])), token[]) infeed(token[])", (codes.INFEED_SHAPE, "(f32[2], (f32[2]))")),
+    Refusal("outfeed", 1, "token[] outfeed(f32[2], f32[2]), outfeed_shape=f32[2]", (shared.TOKEN_OPERAND, "operand 1")),
     Refusal(
-        "outfeed", 2, "token[] outfeed(f32[2], token[]), outfeed_shape=f32[3]", "outfeed_shape is f32[3], operand 0"
+        "outfeed",
+        2,
+        "token[] outfeed(f32[2], token[]), outfeed_shape=f32[3]",
+        (codes.OUTFEED_SHAPE, "outfeed_shape", "f32[3]", "operand 0"),
     ),
-    Refusal("send", 1, "(f32[2], u32[], token[]) send(f32[2], f32[2]), channel_id=1", "takes a token as operand 1"),
-    Refusal("send-done", 1, "token[] send-done((f32[2], token[])), channel_id=1", "has shape (buffer, u32[], token[])"),
-    Refusal("recv", 1, "(f32[2], u32[], token[]) recv(f32[2]), channel_id=1", "takes a token as operand 0"),
-    Refusal("recv", 2, "f32[2] recv(token[]), channel_id=1", "has shape (buffer, u32[], token[])"),
-    Refusal("recv-done", 1, "(f32[2], token[]) recv-done(f32[2]), channel_id=1", "has shape (buffer, u32[], token[])"),
-    Refusal("copy-done", 1, "f32[2] copy-done(f32[2])", "takes (destination, source, u32[]), given f32[2]"),
-    Refusal("copy-done", 1, "f32[2] copy-done((f32[2], f32[2], f32[]))", "the context has shape u32[], declared f32[]"),
-    Refusal("copy-done", 2, "f32[2] copy-done((f32[2], f32[3], u32[]))", "must have the same shape"),
+    Refusal(
+        "send", 1, "(f32[2], u32[], token[]) send(f32[2], f32[2]), channel_id=1", (shared.TOKEN_OPERAND, "operand 1")
+    ),
+    Refusal(
+        "send-done", 1, "token[] send-done((f32[2], token[])), channel_id=1", (codes.TRANSFER_SHAPE, "u32[]", "token[]")
+    ),
+    Refusal("recv", 1, "(f32[2], u32[], token[]) recv(f32[2]), channel_id=1", (shared.TOKEN_OPERAND, "operand 0")),
+    Refusal("recv", 2, "f32[2] recv(token[]), channel_id=1", (codes.TRANSFER_SHAPE, "u32[]", "token[]")),
+    Refusal(
+        "recv-done", 1, "(f32[2], token[]) recv-done(f32[2]), channel_id=1", (codes.TRANSFER_SHAPE, "u32[]", "token[]")
+    ),
+    Refusal("copy-done", 1, "f32[2] copy-done(f32[2])", (codes.COPY_SHAPE, "u32[]", "f32[2]")),
+    Refusal("copy-done", 1, "f32[2] copy-done((f32[2], f32[2], f32[]))", (shared.RESULT_SHAPE, "u32[]", "f32[]")),
+    Refusal("copy-done", 2, "f32[2] copy-done((f32[2], f32[3], u32[]))", (codes.COPY_SHAPE, "f32[2]", "f32[3]")),
 ]

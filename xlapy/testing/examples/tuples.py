@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import movement as codes
 from xlapy.testing.examples.example import Example, Refusal
 
 EXAMPLES = [
@@ -28,6 +29,6 @@ EXAMPLES = [
 ]
 
 REFUSALS = [
-    Refusal("get-tuple-element", 1, "f32[] get-tuple-element(f32[2]), index=0", "takes a tuple, operand is f32[2]"),
-    Refusal("get-tuple-element", 2, "f32[] get-tuple-element((f32[])), index=1", "index 1 is out of bounds"),
+    Refusal("get-tuple-element", 1, "f32[] get-tuple-element(f32[2]), index=0", (codes.TUPLE_OPERAND, "f32[2]")),
+    Refusal("get-tuple-element", 2, "f32[] get-tuple-element((f32[])), index=1", (codes.TUPLE_INDEX, "index 1")),
 ]

@@ -22,7 +22,6 @@ import xlapy as xla
 from xlapy import ops
 from xlapy.base.error_codes.code import CodeExample, ErrorCode, ExampleKind
 from xlapy.base.errors import XlaError
-from xlapy.opcodes.registry import REGISTRY
 from xlapy.testing.examples import all_refusals
 
 
@@ -35,19 +34,8 @@ def example_of(code: ErrorCode) -> CodeExample | None:
 def _refused_examples() -> dict[ErrorCode, CodeExample]:
     found: dict[ErrorCode, CodeExample] = {}
     for refusal in all_refusals():
-        code = _raised_code(refusal.module)
-        constraint = REGISTRY[refusal.op].constraints[refusal.constraint - 1]
-        if code is not None and code in constraint.codes:
-            found.setdefault(code, CodeExample(ExampleKind.HLO, refusal.module))
+        found.setdefault(refusal.violation[0], CodeExample(ExampleKind.HLO, refusal.module))
     return found
-
-
-def _raised_code(module: str) -> ErrorCode | None:
-    try:
-        xla.parse_hlo(module, verify=True)
-    except XlaError as error:
-        return error.code
-    return None
 
 
 def run_example(example: CodeExample) -> str:
