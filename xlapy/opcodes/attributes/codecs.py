@@ -59,9 +59,10 @@ class BoolCodec(AttributeCodec[bool]):
     """`is_stable=true`"""
 
     def read(self, cursor: HloCursor) -> bool:
+        start = cursor.skip()
         word = cursor.word()
         if word not in ("true", "false"):
-            cursor.fail(codes.ATTRIBUTE_WORD, f"expected true or false, found {word!r}")
+            cursor.fail_at(start, codes.ATTRIBUTE_WORD, f"expected true or false, found {word!r}")
         return word == "true"
 
     def write(self, value: bool) -> str:
@@ -204,10 +205,11 @@ class EnumCodec(AttributeCodec[E], Generic[E]):
         self.members: Mapping[str, E] = {member.value: member for member in enum}
 
     def read(self, cursor: HloCursor) -> E:
+        start = cursor.skip()
         word = cursor.word()
         member = self.members.get(word.lower() if self.ignore_case else word)
         if member is None:
-            cursor.fail(codes.ATTRIBUTE_WORD, f"expected one of {', '.join(self.members)}; found {word!r}")
+            cursor.fail_at(start, codes.ATTRIBUTE_WORD, f"expected one of {', '.join(self.members)}; found {word!r}")
         return member
 
     def write(self, value: E) -> str:

@@ -415,7 +415,7 @@ class ConvDimensionsCodec(AttributeCodec[ConvDimensions]):
         try:
             return ConvDimensions.parse(match[0])
         except ShapeError as error:
-            cursor.fail(error.code, error.message)
+            cursor.fail_at(match.start(), error.code, error.message)
 
     def write(self, value: ConvDimensions) -> str:
         return value.to_text()
