@@ -11,8 +11,8 @@ import pytest
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import XlaError
 
-Wanted: TypeAlias = tuple[ErrorCode, *tuple[str, ...]]
-"""What an error has to have: its code, and the values that its message names."""
+Expected: TypeAlias = tuple[ErrorCode, *tuple[str, ...]]
+"""The code and the values of `raises`, as a row of a table has them."""
 
 
 @contextmanager
@@ -26,5 +26,6 @@ def raises(kind: type[XlaError], code: ErrorCode, *values: str) -> Iterator[pyte
         yield caught
     error = caught.value
     assert error.code == code, f"{error} has not the code {code} of {code.rule!r}"
-    missing = [value for value in values if value not in str(error)]
+    shown = str(error).replace(f" [{code}]", "")
+    missing = [value for value in values if value not in shown]
     assert not missing, f"{error} does not name {missing}"

@@ -7,7 +7,9 @@ import zlib
 
 import pytest
 
+from tests.raising import raises
 from xlapy.base.container import MAX_RATIO, compress, expand
+from xlapy.base.error_codes import files as codes
 from xlapy.base.errors import InvalidArgumentError
 
 
@@ -28,13 +30,11 @@ def test_data_that_compresses_too_well_is_stored():
 
 def test_bombs_are_refused():
     bomb = zlib.compress(bytes(50_000_000))
-    with pytest.raises(
-        InvalidArgumentError, match=rf"^the module of {len(bomb)} bytes expands to more than {MAX_RATIO} "
-    ):
+    with raises(InvalidArgumentError, codes.STORED_RATIO, "the module", f"{len(bomb)} bytes", f"{MAX_RATIO} times"):
         expand(bomb, "the module")
 
 
 @pytest.mark.parametrize("change", [lambda d: d[:-1], lambda d: d + b"x", lambda d: b"x" + d, lambda d: b""])
 def test_damage(change):
-    with pytest.raises(InvalidArgumentError, match=r"^the module is damaged: "):
+    with raises(InvalidArgumentError, codes.STORED_DAMAGE, "the module"):
         expand(change(compress(b"abc" * 1000)), "the module")

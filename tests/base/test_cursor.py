@@ -4,7 +4,9 @@ import re
 
 import pytest
 
+from tests.raising import Expected, raises
 from xlapy.base.cursor import Cursor, integer_from_text
+from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.errors import ParseError
 from xlapy.base.hlo_cursor import HloCursor
 
@@ -34,7 +36,7 @@ def test_a_word_is_accepted_as_a_whole() -> None:
     cursor = Cursor("SC(1)")
     assert not cursor.accept_word("S")
     assert cursor.accept_word("SC")
-    with pytest.raises(ParseError, match="expected 'T', found '\\('"):
+    with raises(ParseError, codes.TOKEN, "'T'", "'('"):
         cursor.expect_word("T")
 
 
@@ -64,30 +66,29 @@ def test_strings(text: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "column", "message"),
+    ("read", "text", "column", "expected"),
     [
-        (Cursor.string, "  word", 3, "expected a string in quotes, found 'word'"),
-        (Cursor.string, r'"\q"', 1, "the string has a malformed escape"),
-        (Cursor.integer, " x", 2, "expected an integer, found 'x'"),
-        (Cursor.integer, str(2**63), 1, "the integer does not fit in 64 bits"),
-        (Cursor.integer, "9" * 5000, 1, "the integer does not fit in 64 bits"),
-        (Cursor.word, " ->", 2, "expected a word, found '->'"),
-        (Cursor.word, " ", 2, "expected a word, found the end of the text"),
-        (lambda cursor: cursor.expect_end("list"), "%name rest", 1, "unexpected '%name' after the list"),
-        (lambda cursor: cursor.fail_at(3, "here"), "abcdef", 4, "here"),
+        (Cursor.string, "  word", 3, (codes.TOKEN, "'word'")),
+        (Cursor.string, r'"\q"', 1, (codes.ESCAPE, r'"\q"')),
+        (Cursor.integer, " x", 2, (codes.TOKEN, "'x'")),
+        (Cursor.integer, str(2**63), 1, (codes.INTEGER_RANGE, "64")),
+        (Cursor.integer, "9" * 5000, 1, (codes.INTEGER_RANGE, "64")),
+        (Cursor.word, " ->", 2, (codes.TOKEN, "'->'")),
+        (Cursor.word, " ", 2, (codes.TOKEN, "a word")),
+        (lambda cursor: cursor.expect_end("list"), "%name rest", 1, (codes.TOKEN, "'%name'")),
+        (lambda cursor: cursor.fail_at(3, codes.TOKEN, "here"), "abcdef", 4, (codes.TOKEN, "here")),
     ],
 )
-def test_errors_have_a_position(read, text: str, column: int, message: str) -> None:
-    with pytest.raises(ParseError) as caught:
+def test_errors_have_a_position(read, text: str, column: int, expected: Expected) -> None:
+    with raises(ParseError, *expected) as caught:
         read(Cursor(text))
-    assert caught.value.message == message
     assert caught.value.column == column
 
 
 def test_errors_count_lines() -> None:
     with pytest.raises(ParseError) as caught:
         Cursor("one\n  two").expect("one two", "in the example")
-    assert str(caught.value) == ("<text>:1:1: expected 'one two' in the example, found 'one'\n  one\n  ^")
+    assert str(caught.value) == ("<text>:1:1: expected 'one two' in the example, found 'one' [E3001]\n  one\n  ^")
 
 
 def test_integers_of_any_length() -> None:
@@ -98,9 +99,9 @@ def test_integers_of_any_length() -> None:
 
 def test_integers_of_hlo_text_wrap_around() -> None:
     assert HloCursor(str(2**64 - 1)).integer() == -1
-    with pytest.raises(ParseError, match="the integer does not fit in 64 bits"):
+    with raises(ParseError, codes.INTEGER_RANGE, "64"):
         HloCursor(str(2**64)).integer()
-    with pytest.raises(ParseError, match="the integer does not fit in 64 bits"):
+    with raises(ParseError, codes.INTEGER_RANGE, "64"):
         HloCursor("{1, 123456789012345678901}").match(re.compile(r"\{.*\}"))
 
 

@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.raising import raises
 from xlapy.base import element_types
 from xlapy.base.element_types import (
     ALL_TYPES,
@@ -23,6 +24,7 @@ from xlapy.base.element_types import (
     PrimitiveType,
     ProtocolNumbers,
 )
+from xlapy.base.error_codes import values as codes
 from xlapy.base.errors import InvalidArgumentError
 
 NUMBERS: dict[str, tuple[int | None, ...]] = {
@@ -145,15 +147,15 @@ def test_from_dtype_accepts_everything_that_numpy_accepts():
 
 
 @pytest.mark.parametrize(
-    ("find", "key", "message"),
+    ("find", "key", "expected"),
     [
-        (PrimitiveType.from_text, "f99", "no element type has the spelling 'f99'"),
-        (PrimitiveType.from_number, 99, "no element type has the number 99"),
-        (PrimitiveType.from_name, "f32", "no element type has the name 'f32'"),
-        (PrimitiveType.from_dtype, "U5", "no element type has the dtype"),
-        (PrimitiveType.from_dtype, "nonsense", "'nonsense' is not a NumPy dtype"),
+        (PrimitiveType.from_text, "f99", (codes.ELEMENT_TYPE, "'f99'")),
+        (PrimitiveType.from_number, 99, (codes.ELEMENT_TYPE, "number 99")),
+        (PrimitiveType.from_name, "f32", (codes.ELEMENT_TYPE, "'f32'")),
+        (PrimitiveType.from_dtype, "U5", (codes.ELEMENT_TYPE,)),
+        (PrimitiveType.from_dtype, "nonsense", (codes.ELEMENT_TYPE, "'nonsense'")),
     ],
 )
-def test_unknown_types(find, key, message):
-    with pytest.raises(InvalidArgumentError, match=message):
+def test_unknown_types(find, key, expected):
+    with raises(InvalidArgumentError, *expected):
         find(key)

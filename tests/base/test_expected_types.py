@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from tests.raising import raises
 from xlapy.base.arguments import checking
 from xlapy.base.arguments.expected_types import (
     expected_text,
@@ -18,6 +19,7 @@ from xlapy.base.arguments.expected_types import (
     plain_types,
     scalar_alternatives,
 )
+from xlapy.base.error_codes import python_calls as codes
 from xlapy.base.errors import ArgumentTypeError
 from xlapy.hlo.module import Module
 
@@ -86,9 +88,9 @@ def test_scalars_are_accepted_before_annotations_are_evaluated(monkeypatch: pyte
 
     assert compiled("text", count=2) == "text"
     assert not evaluated
-    with pytest.raises(ArgumentTypeError, match="count"):
+    with raises(ArgumentTypeError, codes.ARGUMENT_TYPE, "count", "True"):
         compiled("text", True)
-    with pytest.raises(ArgumentTypeError, match="program"):
+    with raises(ArgumentTypeError, codes.ARGUMENT_TYPE, "program", "5"):
         compiled(5)
     assert evaluated
 

@@ -7,7 +7,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.raising import raises
 from xlapy.base.element_types import ALL_TYPES, C64, F8E4M3FN, F16, F32, F64, PRED, S8, PrimitiveType
+from xlapy.base.error_codes import values as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.float_formats import DOUBLE, SINGLE, FloatFormat, SpecialValues
 
@@ -115,5 +117,5 @@ def test_the_worked_example() -> None:
 
 @pytest.mark.parametrize("element_type", [PRED, S8, C64, PrimitiveType.TUPLE], ids=str)
 def test_other_types_have_no_format(element_type: PrimitiveType) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"{element_type} is not a floating-point type"):
+    with raises(InvalidArgumentError, codes.FLOAT_FORMAT, str(element_type)):
         _ = element_type.float_format

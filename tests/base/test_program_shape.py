@@ -3,7 +3,10 @@
 import pytest
 from jax._src.lib import hlo
 
+from tests.raising import raises
 from xlapy.base.element_types import F32
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import values as value_codes
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
@@ -51,15 +54,15 @@ def test_comparison():
 
 
 def test_errors():
-    with pytest.raises(ShapeError, match="2 parameters cannot have 1 parameter names"):
+    with raises(ShapeError, value_codes.PARAMETER_NAMES, "2 parameters", "1"):
         ProgramShape([X, X], X, ["x"])
-    for text, message in [
-        ("x: f32[]) -> f32[]", "expected '\\(' to start the parameters"),
-        ("(x f32[]) -> f32[]", "expected ':' after the parameter name"),
-        ("(x: f32[] y: f32[]) -> f32[]", "expected ',' or '\\)' after a parameter"),
-        ("(: f32[]) -> f32[]", "expected a parameter name"),
-        ("(x: f32[])", "expected '->' before the result shape"),
-        ("() -> f32[] x", "unexpected 'x' after the program shape"),
+    for text, expected in [
+        ("x: f32[]) -> f32[]", (text_codes.TOKEN, "'('")),
+        ("(x f32[]) -> f32[]", (text_codes.TOKEN, "':'")),
+        ("(x: f32[] y: f32[]) -> f32[]", (text_codes.TOKEN, "','", "')'")),
+        ("(: f32[]) -> f32[]", (text_codes.TOKEN, "a parameter name")),
+        ("(x: f32[])", (text_codes.TOKEN, "'->'")),
+        ("() -> f32[] x", (text_codes.TOKEN, "'x'")),
     ]:
-        with pytest.raises(ParseError, match=message):
+        with raises(ParseError, *expected):
             ProgramShape.parse(text)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.raising import Wanted, raises
+from tests.raising import Expected, raises
 from xlapy.base import ShapeError
 from xlapy.base.error_codes import attributes as attributes_codes
 from xlapy.base.error_codes import builder as codes
@@ -62,6 +62,6 @@ def test_names_and_pairs() -> None:
         (([10], [3], [0], "VALID"), (attributes_codes.WINDOW_POSITIVE, "window dimension 0")),
     ],
 )
-def test_refusals(arguments: tuple[Any, ...], wanted: Wanted) -> None:
+def test_refusals(arguments: tuple[Any, ...], wanted: Expected) -> None:
     with raises(ShapeError, *wanted):
         make_padding(*arguments)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.raising import Wanted, raises
+from tests.raising import Expected, raises
 from xlapy import opcodes
 from xlapy.base.error_codes import movement as codes
 from xlapy.base.error_codes import operands as shared
@@ -36,7 +36,7 @@ def verify(op: OpDef, result: str, operands: tuple[str, ...], **values: Any) -> 
     op.verify(Shape.parse(result), shapes(*operands), attributes_of(op, values))
 
 
-def refuses(*wanted: *Wanted):
+def refuses(*wanted: *Expected):
     return raises(ShapeError, *wanted)
 
 

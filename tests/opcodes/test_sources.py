@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.raising import Wanted, raises
+from tests.raising import Expected, raises
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, PRED
 from xlapy.base.error_codes import movement as codes
@@ -20,7 +20,7 @@ def shape(text: str) -> Shape:
     return Shape.parse(text)
 
 
-def refuses(*wanted: *Wanted):
+def refuses(*wanted: *Expected):
     return raises(ShapeError, *wanted)
 
 

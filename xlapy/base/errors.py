@@ -196,7 +196,7 @@ def _restore_parse_error(
 def _excerpt(source_line: str, column: int) -> str:
     """The source line, or an excerpt around `column` if it is long, and a caret below the column."""
     if len(source_line) <= _MAX_EXCERPT_COLUMNS:
-        shown, caret = source_line, column - 1
+        shown, caret = source_line, min(column - 1, len(source_line))  # carriage returns at the end are not shown
     else:
         start = min(max(column - 1 - _MAX_EXCERPT_COLUMNS // 2, 0), len(source_line) - _MAX_EXCERPT_COLUMNS)
         end = start + _MAX_EXCERPT_COLUMNS
