@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.raising import raises
 from xlapy import opcodes
+from xlapy.base.error_codes import editing as codes
+from xlapy.base.errors import UnknownAttributeError, UnknownNameError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
@@ -42,7 +45,7 @@ def test_called_computations_by_key(module: Module):
     c = module.entry_computation.root_instruction
     assert c.computation_keys == ("branch_computations", "branch_computations")
     assert c.computation("branch_computations") is module.find("first")
-    with pytest.raises(KeyError, match=r"c \(conditional\) calls no computation as 'to_apply'"):
+    with raises(UnknownNameError, codes.NAME_IN_MODULE, "c (conditional)", "'to_apply'"):
         _ = c.to_apply
     call = edit.create(module.entry_computation, opcodes.CALL, [c.operands[1]], computations=[module.find("second")])
     assert (call.computation_keys, call.to_apply) == (("to_apply",), module.find("second"))
@@ -50,7 +53,7 @@ def test_called_computations_by_key(module: Module):
 
 def test_attributes_read_straight_from_the_instruction(module: Module):
     assert module.entry_computation.parameters[1].number == 1
-    with pytest.raises(AttributeError, match="add has no attribute 'dimensions'"):
+    with raises(UnknownAttributeError, codes.ATTRIBUTE_NAME, "add", "'dimensions'"):
         _ = module.entry_computation.find("b").dimensions
 
 
@@ -74,7 +77,7 @@ def test_computations(module: Module):
     assert main.program_shape.to_text() == "(i: s32[], a: f32[]) -> f32[]"
     assert main.find("b") in main
     assert len(main) == 4
-    with pytest.raises(KeyError, match="computation main has no instruction 'z'"):
+    with raises(UnknownNameError, codes.NAME_IN_MODULE, "computation main", "'z'"):
         main.find("z")
 
 
@@ -82,7 +85,7 @@ def test_modules(module: Module):
     assert [computation.name for computation in module.computations] == ["first", "second", "main"]
     assert len(list(module.instructions())) == module.instruction_count == 8
     assert str(module) == module.to_text()
-    with pytest.raises(KeyError, match="module m has no computation 'third'"):
+    with raises(UnknownNameError, codes.NAME_IN_MODULE, "module m", "'third'"):
         module.find("third")
     with pytest.raises(ValueError, match="module empty has no entry computation"):
         _ = Module("empty").entry_computation

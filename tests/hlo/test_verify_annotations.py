@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.raising import Expected, raises
+from xlapy.base.error_codes import annotations as codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import VerificationError
 from xlapy.hlo.verify import verify
 from xlapy.text import parse_hlo
@@ -22,92 +25,91 @@ ENTRY main {
 """
 
 
-def refusal(line: str) -> str:
+def refuse(line: str, code: ErrorCode, *values: str) -> None:
     module = parse_hlo(f"{HEAD}  ROOT r = {line}\n}}", verify=False)
-    with pytest.raises(VerificationError) as caught:
+    with raises(VerificationError, code, *values):
         verify(module)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "expected"),
     [
         (
             "f32[] call(q, q), to_apply=other",
-            "main: r (call): runs on thread main, the computation other on side",
+            (codes.EXECUTION_THREAD, "r (call)", "thread main", "other on side"),
         ),
         (
             "f32[] reduce(p, q), dimensions={0}, to_apply=other",
-            "r (reduce): runs on thread main, the computation other on side",
+            (codes.EXECUTION_THREAD, "r (reduce)", "thread main", "other on side"),
         ),
         (
             "f32[4] negate(p), sharding={devices=[2,3]0,1,2,3,4,5}",
-            "r (negate): sharding {devices=[2,3]0,1,2,3,4,5} splits 2 dimensions, f32[4] has rank 1",
+            (codes.SHARDING_SHAPE, "r (negate)", "{devices=[2,3]0,1,2,3,4,5}", "splits 2", "f32[4]", "rank 1"),
         ),
         (
             "(f32[4], f32[]) tuple(p, q), sharding={{replicated}}",
-            "r (tuple): sharding {{replicated}} has 1 elements, (f32[4], f32[]) 2 leaves",
+            (codes.SHARDING_SHAPE, "r (tuple)", "{{replicated}}", "1 elements", "(f32[4], f32[])", "2 leaves"),
         ),
-        ("f32[4] negate(p), sharding={maximal device=-1}", "sharding {maximal device=-1} names a negative device"),
+        ("f32[4] negate(p), sharding={maximal device=-1}", (codes.SHARDING_DEVICES, "{maximal device=-1}")),
         (
             "f32[] conditional(s32[] constant(1), q, q), branch_computations={one,two}",
-            "r (conditional): n has sharding {replicated}, o has {maximal device=1}",
+            (codes.EQUAL_SHARDINGS, "r (conditional)", "{replicated}", "{maximal device=1}"),
         ),
         (
             "(f32[]) while((f32[]) tuple(q)), condition=go, body=step, sharding={{maximal device=0}}",
-            "r (while): r has sharding {{maximal device=0}}, s has {{replicated}}",
+            (codes.EQUAL_SHARDINGS, "r (while)", "{{maximal device=0}}", "s", "{{replicated}}"),
         ),
         (
             '(f32[4], f32[]) tuple(p, q), origin={({"a"}, ({"b"}))}',
-            'r (tuple): origin {({"a"}, ({"b"}))} does not have the tuple structure of the shape (f32[4], f32[])',
+            (codes.ORIGINAL_VALUE, "r (tuple)", '{({"a"}, ({"b"}))}', "(f32[4], f32[])"),
         ),
-        ('f32[4] negate(p), origin={({"a"})}', "does not have the tuple structure of the shape f32[4]"),
-        ("f32[] call(q, q), to_apply=add, is_composite=true", "needs a frontend attribute composite.name"),
+        ('f32[4] negate(p), origin={({"a"})}', (codes.ORIGINAL_VALUE, "f32[4]")),
+        ("f32[] call(q, q), to_apply=add, is_composite=true", (codes.COMPOSITE_CALL, "composite.name")),
         (
             'f32[] call(q, q), to_apply=add, is_composite=true, frontend_attributes={composite.name=""}',
-            "needs a frontend attribute composite.name that is not empty",
+            (codes.COMPOSITE_CALL, "composite.name"),
         ),
         (
             "f32[] call(q, q), to_apply=add, is_composite=true, "
             'frontend_attributes={composite.name="a.b",composite.attributes=""}',
-            "composite.attributes of a composite call is a dictionary",
+            (codes.COMPOSITE_CALL, "composite.attributes"),
         ),
         (
             "f32[] call(q, q), to_apply=add, is_composite=true, "
             'frontend_attributes={composite.name="a.b",composite.version="-1"}',
-            "composite.version is '-1', it must be an integer of at least 0",
+            (codes.COMPOSITE_CALL, "composite.version", "'-1'", "least 0"),
         ),
         (
             "f32[4] all-reduce(p), replica_groups={{0,1,2}}, to_apply=add",
-            "r (all-reduce): replica_groups {{0,1,2}} have 3 members, the module has 2 replicas",
+            (codes.GROUP_MEMBERS, "r (all-reduce)", "replica_groups", "{{0,1,2}}", "3 members", "2 replicas"),
         ),
         (
             "f32[4] all-reduce(p), replica_groups={{0,1},{2}}, channel_id=1, use_global_device_ids=true, to_apply=add",
-            "replica_groups {{0,1},{2}} have 3 members, the module has 6 devices",
+            (codes.GROUP_MEMBERS, "replica_groups", "{{0,1},{2}}", "3 members", "6 devices"),
         ),
         (
             "f32[8] all-gather(p), dimensions={0}, replica_groups={{0,1}}, channel_id=1, use_global_device_ids=true",
-            "replica_groups {{0,1}} have 2 members, the module has 6 devices",
+            (codes.GROUP_MEMBERS, "replica_groups", "{{0,1}}", "2 members", "6 devices"),
         ),
         (
             "f32[4] collective-permute(p), source_target_pairs={{0,1},{1,2}}",
-            "r (collective-permute): target 2 of source_target_pairs must be below 2, the number of replicas",
+            (codes.PAIR_MEMBERS, "r (collective-permute)", "target 2", "source_target_pairs", "below 2", "replicas"),
         ),
         (
             "f32[4] collective-permute(p), channel_id=1, source_target_pairs={{3,1}}",
-            "r (collective-permute): source 3 of source_target_pairs must be below 3, the number of partitions",
+            (codes.PAIR_MEMBERS, "r (collective-permute)", "source 3", "source_target_pairs", "below 3", "partitions"),
         ),
     ],
 )
-def test_refusals(line: str, message: str) -> None:
-    assert message in refusal(line)
+def test_refusals(line: str, expected: Expected) -> None:
+    refuse(line, *expected)
 
 
 def test_all_reduces_have_constrained_layouts_or_none_has() -> None:
     lines = (
         "v = f32[4] all-reduce(p), to_apply=add\n  ROOT r = f32[4] all-reduce(v), to_apply=add, constrain_layout=true"
     )
-    with pytest.raises(VerificationError, match=r"r \(all-reduce\): has constrain_layout=true, v the opposite"):
+    with raises(VerificationError, codes.LAYOUT_CONSTRAINTS, "r (all-reduce)", "constrain_layout=true", "v"):
         parse_hlo(f"{HEAD}  {lines}\n}}")
 
 
