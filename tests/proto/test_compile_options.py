@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from jax._src.lib import xla_client
 
+from tests.raising import Expected, raises
+from xlapy.base.error_codes import protos as codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.shape import Shape
 from xlapy.proto import CompileOptions
@@ -87,16 +89,16 @@ def _override_without_value() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "expected"),
     [
-        (b"\xff\xff", "2 bytes are no CompileOptionsProto"),
-        (_assignment_of_other_size(), r"of 2 replicas and 1 partitions lists 1 partitions of \[1\] devices"),
-        (_override_without_value(), "the override of option 'xla_x' has no value"),
-        (b"\x50\x07", "there is no matrix_unit_operand_precision 7"),
+        (b"\xff\xff", (codes.PROTO_ENCODING, "2 bytes")),
+        (_assignment_of_other_size(), (codes.COMPILE_OPTIONS, "2", "1", "lists 1", "[1]")),
+        (_override_without_value(), (codes.PROTO_COUNT, "'xla_x'")),
+        (b"\x50\x07", (codes.PROTO_VALUE, "matrix_unit_operand_precision 7")),
     ],
 )
-def test_refused_messages(data: bytes, message: str) -> None:
-    with pytest.raises(ProtoError, match=message):
+def test_refused_messages(data: bytes, expected: Expected) -> None:
+    with raises(ProtoError, *expected):
         CompileOptions.from_proto(data)
 
 
@@ -110,5 +112,5 @@ def test_refused_messages(data: bytes, message: str) -> None:
     ],
 )
 def test_refused_options(change: dict[str, object]) -> None:
-    with pytest.raises(ProtoError, match="compile options cannot be written"):
+    with raises(ProtoError, codes.PROTO_FIELDS):
         dataclasses.replace(CompileOptions(), **change).to_proto()  # type: ignore[arg-type]

@@ -7,6 +7,8 @@ import pytest
 
 import xlapy
 from tests.proto.modules import GROUPS, modules_of, whole
+from tests.raising import raises
+from xlapy.base.error_codes import protos as codes
 from xlapy.hlo.module import Module
 from xlapy.proto import from_text_format, to_text_format
 from xlapy.proto.messages import decode, encode
@@ -120,7 +122,7 @@ def test_payloads_can_be_in_the_module_table():
     message.computations[0].instructions[1].backend_config_payload.id = 0
     assert Module.from_proto(encode(message)).entry_computation.root_instruction.backend_config == "{}"
     message.computations[0].instructions[1].backend_config_payload.id = 1
-    with pytest.raises(xlapy.errors.ProtoError, match=r"instruction 'n' \(negate\).*payload 1 is not one of the"):
+    with raises(xlapy.errors.ProtoError, codes.PROTO_REFERENCE, "'n'", "(negate)", "payload 1"):
         Module.from_proto(encode(message))
 
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.raising import Expected, raises
 from tests.text.modules import ASYNC, FRAMES, LOOP, REDUCE
 from xlapy import opcodes
+from xlapy.base.error_codes import annotations as annotation_codes
+from xlapy.base.error_codes import asynchronous as async_codes
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import modules as module_codes
+from xlapy.base.error_codes import operands as operand_codes
+from xlapy.base.error_codes import values as value_codes
 from xlapy.base.errors import ParseError, VerificationError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Alias, BufferDonor
@@ -172,77 +179,122 @@ def test_comments_are_allowed_between_all_tokens() -> None:
 
 def test_operand_shapes_must_agree() -> None:
     assert parse_hlo(f"{HEAD}  ROOT q = f32[4] negate(f32[<=4]{{0}} %p)\n}}").entry_computation.find("q")
-    with pytest.raises(ParseError, match=r"operand 'p' is declared f32\[5\]\{0\} here, but its shape is f32\[4\]\{0\}"):
+    with raises(ParseError, text_codes.REDECLARED_SHAPE, "'p'", "f32[5]{0}", "f32[4]{0}"):
         parse_hlo(f"{HEAD}  ROOT q = f32[4] negate(f32[5] p)\n}}")
 
 
 def test_parsing_without_verification() -> None:
     text = f"{HEAD}  ROOT q = f32[5] negate(p)\n}}"
     assert parse_hlo(text, verify=False).entry_computation.find("q").shape == Shape.parse("f32[5]")
-    with pytest.raises(VerificationError, match=r"q \(negate\)"):
+    with raises(VerificationError, operand_codes.RESULT_SHAPE, "q (negate)"):
         parse_hlo(text)
 
 
 ERRORS = [
-    # text, line, column, part of the message
-    ("", 1, 1, "expected a shape or an operation, found the end of the text"),
-    ("HloModule", 1, 10, "expected the name of the module"),
-    ("HloModule m, is_schedule=true\n", 1, 14, "a module has no attribute 'is_schedule'; did you mean 'is_scheduled'?"),
-    ("HloModule m, replica_count=1, replica_count=1\n", 1, 31, "module attribute 'replica_count' is given twice"),
-    ("HloModule m\nENTRY e {\n", 3, 1, "expected the name of an instruction, found the end of the text"),
-    ("HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n", 2, 9, "computation 'e' has no closing brace"),
-    ("HloModule m\nENTRY e { p = f32[4] parameter(0) }\nENTRY f { p = f32[4] parameter(0) }", 3, 1, "two ENTRY"),
-    ("HloModule m\nf { p = f32[] parameter(0) }\nf { p = f32[] parameter(0) }", 3, 1, "'f' is defined twice"),
-    ("HloModule m\nf { p = f32[] parameter(0) } junk", 2, 34, "expected '{', found the end of the text"),
+    # text, line, column, code and values
+    ("", 1, 1, (text_codes.TOKEN, "a shape or an operation")),
+    ("HloModule", 1, 10, (text_codes.TOKEN, "the name of the module")),
+    ("HloModule m, is_schedule=true\n", 1, 14, (text_codes.UNKNOWN_KEY, "'is_schedule'", "'is_scheduled'")),
+    ("HloModule m, replica_count=1, replica_count=1\n", 1, 31, (text_codes.REPEATED_KEY, "'replica_count'")),
+    ("HloModule m\nENTRY e {\n", 3, 1, (text_codes.TOKEN, "the name of an instruction")),
+    ("HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n", 2, 9, (text_codes.CLOSING_BRACKET, "'e'")),
+    (
+        "HloModule m\nENTRY e { p = f32[4] parameter(0) }\nENTRY f { p = f32[4] parameter(0) }",
+        3,
+        1,
+        (text_codes.ONE_MARK, "ENTRY", "'e'"),
+    ),
+    (
+        "HloModule m\nf { p = f32[] parameter(0) }\nf { p = f32[] parameter(0) }",
+        3,
+        1,
+        (module_codes.UNIQUE_NAMES, "'f'"),
+    ),
+    ("HloModule m\nf { p = f32[] parameter(0) } junk", 2, 34, (text_codes.TOKEN, "'{'")),
     (
         "HloModule m\nENTRY e () -> f32[5] { p = f32[4] parameter(0) }",
         2,
         15,
-        "declared to return f32[5], but its root p",
+        (text_codes.REDECLARED_SHAPE, "f32[5]", "p"),
     ),
-    (HEAD + "  q = f32[4] subtrct(p, p)\n}", 4, 14, "unknown operation 'subtrct'; did you mean subtract"),
-    (HEAD + "  q = f32[4] negate(r)\n}", 4, 21, "instruction 'r' is not defined before this place"),
-    (HEAD + "  qq = f32[4] negate(p)\n  r = f32[4] negate(q)\n}", 5, 21, "did you mean 'qq'?"),
-    (HEAD + "  q = f32[4] negate(p, p)\n}", 4, 14, "negate takes 1 operand, given 2"),
-    (HEAD + "  q = f32[4] negate(p\n}", 5, 1, "expected ',' or ')' after operand 'p', found '}'"),
-    (HEAD + "  q = f32[4] reverse(p)\n}", 4, 14, "reverse needs the attribute 'dimensions', which is missing"),
-    (HEAD + "  q = f32[4] reverse(p), dimension={0}\n}", 4, 26, "no attribute 'dimension'; did you mean 'dimensions'?"),
-    (HEAD + "  q = f32[4] reverse(p), dimensions={0}, dimensions={0}\n}", 4, 42, "'dimensions' is given twice"),
-    (HEAD + "  q = f32[4] reverse(p), dimensions={0,x}\n}", 4, 37, "expected a braced list of integers"),
-    (HEAD + "  q = f32[4] reverse(p), dimensions={99999999999999999999999}\n}", 4, 38, "does not fit in 64 bits"),
-    (HEAD + "  q = f32[4] reverse(p),\n}", 5, 1, "expected an attribute such as dimensions={0}, found '}'"),
-    (HEAD + "  q = f32[4] map(p), dimensions={0}\n}", 4, 14, "map needs the attribute 'to_apply', which is missing"),
-    (HEAD + "  q = f32[4] call(p), to_apply=f\n}", 4, 32, "computation 'f' is not defined"),
-    (HEAD + "  p = f32[4] negate(p)\n}", 4, 3, "instruction 'p' is defined twice in this computation"),
-    (HEAD + "  ROOT a = f32[4] negate(p)\n  ROOT b = f32[4] negate(p)\n}", 5, 3, "two roots; the other one is 'a'"),
-    (HEAD + "  %u2 = f32[4] negate(p)\n}", 4, 4, "'u2' cannot name an instruction; rename it to 'u2_'"),
-    (HEAD + "  __a = f32[4] negate(p)\n}", 4, 3, "rename it to 'a_a'"),
-    (HEAD + "  c = f32[2] constant({1, 2, 3})\n}", 4, 30, "expected 2 elements"),
-    (HEAD + "  c = constant(1)\n}", 4, 7, "the shape of a constant cannot be inferred; write it before the opcode"),
-    (HEAD + "  q = reshape(p)\n}", 4, 7, "the result shape cannot be inferred"),
-    (HEAD + "  q = f32[4 negate(p)\n}", 4, 13, "expected"),
-    (HEAD + "  q = f32[4]{1,0} negate(p)\n}", 4, 13, "the shape has 1 dimensions, but its layout orders 2"),
-    (HEAD + "  q = f32[4] negate(p), sharding={devices=[3]<=[4]}\n}", 4, 51, "[3] has 3 tiles, given 4 devices"),
-    (HEAD + '  q = f32[4] negate(p), metadata={op_nam="x"}\n}', 4, 42, "unknown metadata entry 'op_nam'"),
-    (HEAD + '  q = f32[4] negate(p), backend_config={"a":{}\n', 4, 40, "the dictionary opened here never ends"),
-    (HEAD + '  q = f32[4] negate(p), metadata={op_name="\\q"}\n}', 4, 43, "malformed escape"),
-    (HEAD + "  q = f32[4] negate(p), control-predecessors={r}\n}", 4, 47, "instruction 'r' is not defined before"),
-    (HEAD + "  q = f32[4] negate-start(p)\n}", 4, 14, "the shape of async-start must be ((operands...), result"),
-    (HEAD + "  q = f32[4] negate-done(p)\n}", 4, 14, "operand 0 of async-done must be an async-start"),
-    ("f32[] add(x, y)", 1, 11, "give it a shape to make it a parameter"),
-    ("f32[] add(f32[] x, f32[] y) z", 1, 29, "a module begins with HloModule"),
+    (HEAD + "  q = f32[4] negate(r)\n}", 4, 21, (text_codes.UNDEFINED_NAME, "'r'")),
+    (HEAD + "  qq = f32[4] negate(p)\n  r = f32[4] negate(q)\n}", 5, 21, (text_codes.UNDEFINED_NAME, "'qq'")),
+    (HEAD + "  q = f32[4] negate(p, p)\n}", 4, 14, (operand_codes.OPERAND_COUNT, "negate takes 1", "given 2")),
+    (HEAD + "  q = f32[4] negate(p\n}", 5, 1, (text_codes.TOKEN, "','", "')'", "'p'", "'}'")),
+    (HEAD + "  q = f32[4] reverse(p)\n}", 4, 14, (text_codes.MISSING_KEY, "reverse", "'dimensions'")),
+    (
+        HEAD + "  q = f32[4] reverse(p), dimension={0}\n}",
+        4,
+        26,
+        (text_codes.UNKNOWN_KEY, "'dimension'", "'dimensions'"),
+    ),
+    (
+        HEAD + "  q = f32[4] reverse(p), dimensions={0}, dimensions={0}\n}",
+        4,
+        42,
+        (text_codes.REPEATED_KEY, "'dimensions'"),
+    ),
+    (
+        HEAD + "  q = f32[4] reverse(p), dimensions={99999999999999999999999}\n}",
+        4,
+        38,
+        (text_codes.INTEGER_RANGE, "64 bits"),
+    ),
+    (HEAD + "  q = f32[4] reverse(p),\n}", 5, 1, (text_codes.TOKEN, "dimensions=", "{0}", "'}'")),
+    (HEAD + "  q = f32[4] map(p), dimensions={0}\n}", 4, 14, (text_codes.MISSING_KEY, "'to_apply'")),
+    (HEAD + "  q = f32[4] call(p), to_apply=f\n}", 4, 32, (text_codes.UNDEFINED_NAME, "'f'")),
+    (HEAD + "  p = f32[4] negate(p)\n}", 4, 3, (module_codes.UNIQUE_NAMES, "'p'")),
+    (HEAD + "  ROOT a = f32[4] negate(p)\n  ROOT b = f32[4] negate(p)\n}", 5, 3, (text_codes.ONE_MARK, "'a'")),
+    (HEAD + "  %u2 = f32[4] negate(p)\n}", 4, 4, (text_codes.INSTRUCTION_NAME, "'u2'", "'u2_'")),
+    (HEAD + "  __a = f32[4] negate(p)\n}", 4, 3, (text_codes.INSTRUCTION_NAME, "'a_a'")),
+    (HEAD + "  c = f32[2] constant({1, 2, 3})\n}", 4, 30, (value_codes.LITERAL_SIZE, "expected 2")),
+    (HEAD + "  c = constant(1)\n}", 4, 7, (operand_codes.INFERRED_SHAPE, "constant")),
+    (HEAD + "  q = reshape(p)\n}", 4, 7, (operand_codes.INFERRED_SHAPE, "reshape")),
+    (HEAD + "  q = f32[4 negate(p)\n}", 4, 13, (text_codes.TOKEN, "expected")),
+    (HEAD + "  q = f32[4]{1,0} negate(p)\n}", 4, 13, (value_codes.LAYOUT_RANK, "1", "orders 2")),
+    (
+        HEAD + "  q = f32[4] negate(p), sharding={devices=[3]<=[4]}\n}",
+        4,
+        51,
+        (annotation_codes.SHARDING_DEVICES, "[3]", "given 4"),
+    ),
+    (HEAD + '  q = f32[4] negate(p), metadata={op_nam="x"}\n}', 4, 42, (text_codes.UNKNOWN_KEY, "'op_nam'")),
+    (HEAD + '  q = f32[4] negate(p), backend_config={"a":{}\n', 4, 40, (text_codes.CLOSING_BRACKET, "dictionary")),
+    (HEAD + '  q = f32[4] negate(p), metadata={op_name="\\q"}\n}', 4, 43, (text_codes.ESCAPE,)),
+    (HEAD + "  q = f32[4] negate(p), control-predecessors={r}\n}", 4, 47, (text_codes.UNDEFINED_NAME, "'r'")),
+    (HEAD + "  q = f32[4] negate-start(p)\n}", 4, 14, (async_codes.ASYNC_SHAPE, "(operands...)")),
+    (HEAD + "  q = f32[4] negate-done(p)\n}", 4, 14, (async_codes.ASYNC_OPERAND, "operand 0")),
+    ("f32[] add(x, y)", 1, 11, (text_codes.UNDEFINED_NAME, "'x'")),
+    ("f32[] add(f32[] x, f32[] y) z", 1, 29, (text_codes.TOKEN, "a module begins with HloModule")),
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "column", "message"), ERRORS)
-def test_errors_have_a_position(text: str, line: int, column: int, message: str) -> None:
-    with pytest.raises(ParseError) as caught:
+@pytest.mark.parametrize(("text", "line", "column", "expected"), ERRORS)
+def test_errors_have_a_position(text: str, line: int, column: int, expected: Expected) -> None:
+    with raises(ParseError, *expected) as caught:
         parse_hlo(text)
-    error = caught.value
-    assert message in error.message
+    assert isinstance(caught.value, ParseError)
+    check_position(caught.value, text, line, column)
+
+
+def check_position(error: ParseError, text: str, line: int, column: int) -> None:
     assert (error.line, error.column) == (line, column)
     assert error.source_line == (text.split("\n")[line - 1] if text else "")
     assert str(error).splitlines()[-1] == " " * (column + 1) + "^"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message"),
+    [
+        (HEAD + "  q = f32[4] subtrct(p, p)\n}", 4, 14, "unknown operation 'subtrct'; did you mean subtract"),
+        (HEAD + "  q = f32[4] reverse(p), dimensions={0,x}\n}", 4, 37, "expected a braced list of integers"),
+    ],
+)
+def test_errors_of_operations_and_attributes_have_a_position(text: str, line: int, column: int, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_hlo(text)
+    assert message in caught.value.message
+    check_position(caught.value, text, line, column)
 
 
 def test_errors_name_the_file() -> None:
