@@ -17,7 +17,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.rounding import round_to
 from xlapy.hlo.instruction import Instruction
@@ -62,7 +62,7 @@ class Kernels:
             return _rounded(self.exact(*map(to_native_float, operands)), dtype)
         if element_type.is_floating and self.function:
             return _rounded(self.function(*[o.astype(np.float64) for o in operands]), dtype)
-        raise UnsupportedError(codes.ELEMENT_FUNCTION, f"{name}: not defined for elements of {element_type}")
+        raise UnsupportedError(shared.ELEMENT_TYPE, f"{name}: not defined for elements of {element_type}")
 
 
 def _rounded(result: Any, dtype: np.dtype[Any]) -> Array:

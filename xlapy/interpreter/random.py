@@ -18,6 +18,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import U8, U16, U32, U64, PrimitiveType
 from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.rounding import round_to
 from xlapy.base.shape import Shape
@@ -145,7 +146,7 @@ def _check_bits(instruction: Instruction) -> None:
     where = f"{instruction.name} (rng-bit-generator)"
     if element_type.is_complex or not (element_type.is_floating or element_type.is_integral):
         raise UnsupportedError(
-            codes.RANDOM_BITS_TYPE,
+            shared.ELEMENT_TYPE,
             f"{where} returns integers or floating-point numbers, declared {bits_shape.to_text(layout=False)}",
         )
     algorithm, given = instruction.attributes_as(RngBitGeneratorAttributes).algorithm, instruction.operands[0].shape
@@ -191,7 +192,7 @@ def _check_rounded(instruction: Instruction) -> None:
     target = instruction.shape.element_type
     if not (target.is_integral and target.is_signed):
         raise UnsupportedError(
-            codes.STOCHASTIC_TYPE,
+            shared.ELEMENT_TYPE,
             f"{instruction.name} (stochastic-convert) converts to signed "
             f"integers, declared {instruction.shape.to_text(layout=False)}",
         )

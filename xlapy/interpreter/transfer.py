@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.error_codes import compiling as compiling_codes
 from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
@@ -148,7 +149,7 @@ def find_partners(instruction: Instruction, pairs: Pairs, devices: Sequence[int]
     others = [other for own, other in pairs if own == position]
     if any(other >= len(devices) for other in others):
         raise ExecutionError(
-            codes.PAIR_MEMBERS,
+            compiling_codes.PAIR_IDS,
             f"{describe_instruction(instruction)}: {SOURCE_TARGET_PAIRS} name id {max(others)}, but there are "
             f"{len(devices)} {transfer_group_mode(instruction).value.removeprefix('cross_')}s",
         )

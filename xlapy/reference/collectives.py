@@ -15,6 +15,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.error_codes import compiling as compiling_codes
 from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -248,7 +249,8 @@ def collective_permute(instruction: Instruction, members: Members) -> list[Value
     for pair in attributes.source_target_pairs:
         if max(pair) >= len(members):
             raise ExecutionError(
-                codes.PAIR_MEMBERS, f"{describe_instruction(instruction)}: {pair} names none of {len(members)} members"
+                compiling_codes.PAIR_IDS,
+                f"{describe_instruction(instruction)}: {pair} names none of {len(members)} members",
             )
     if attributes.slice_sizes:
         return permute_slices(instruction, members)

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, Array, PrimitiveType
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.opcodes.elementwise import ReducePrecisionAttributes, reduce_precision_format
@@ -120,7 +120,7 @@ def stochastic_convert(instruction: Instruction, operand: Array, random: Array) 
     if not target.is_signed:
         shape = instruction.shape.to_text(layout=False)
         raise UnsupportedError(
-            codes.STOCHASTIC_TYPE, f"{describe_instruction(instruction)} converts to signed integers, declared {shape}"
+            shared.ELEMENT_TYPE, f"{describe_instruction(instruction)} converts to signed integers, declared {shape}"
         )
 
     def element_at(index: tuple[int, ...]) -> Any:

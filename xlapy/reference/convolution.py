@@ -9,6 +9,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array
+from xlapy.base.error_codes import convolution as convolution_codes
 from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.value import Value
@@ -129,4 +130,4 @@ def dense_kernel(instruction: Instruction, kernel: Value) -> Array:
 
 
 def _refuse(instruction: Instruction, what: str) -> NoReturn:
-    raise UnsupportedError(codes.SPARSE_KERNEL, f"{describe_instruction(instruction)}: a kernel {what}")
+    raise UnsupportedError(convolution_codes.SPARSE_KERNEL, f"{describe_instruction(instruction)}: a kernel {what}")

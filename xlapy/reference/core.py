@@ -26,7 +26,9 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import compiling as compiling_codes
+from xlapy.base.error_codes import custom_calls as call_codes
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.value import TOKEN as TOKEN
 from xlapy.base.value import Value as Value
@@ -96,7 +98,7 @@ def definition_of(op: OpDef) -> Definition:
 def _refuse_targets(device: Device, instruction: Instruction, operands: Sequence[Value]) -> Value:
     target = instruction.custom_call_target
     raise UnsupportedError(
-        codes.TARGET_REGISTERED,
+        call_codes.TARGET_REGISTERED,
         f"{describe_instruction(instruction)}: {target!r} is not registered; run it with a Client",
     )
 
@@ -221,5 +223,6 @@ def _apply_to_group(
     if instruction.op in ZEROS_OUTSIDE:
         return ZEROS_OUTSIDE[instruction.op](instruction, operands)
     raise ExecutionError(
-        codes.GROUP_MEMBER, f"{describe_instruction(instruction)}: device {device.number} is in none of its groups"
+        compiling_codes.REPLICA_GROUPS,
+        f"{describe_instruction(instruction)}: device {device.number} is in none of its groups",
     )

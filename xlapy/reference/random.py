@@ -18,6 +18,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import U64, Array, PrimitiveType
 from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.base.value import Value
@@ -60,7 +61,7 @@ def _check(instruction: Instruction, shape: Shape, state: Array) -> None:
         )
     if not (shape.element_type.is_floating or shape.element_type.is_integral):
         raise UnsupportedError(
-            codes.RANDOM_BITS_TYPE,
+            shared.ELEMENT_TYPE,
             f"{describe_instruction(instruction)} returns integers or floating-point numbers, declared {shape}",
         )
 

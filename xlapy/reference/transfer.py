@@ -14,6 +14,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array
+from xlapy.base.error_codes import compiling as compiling_codes
 from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -112,7 +113,8 @@ def partners(device: Device, instruction: Instruction, pairs: Sequence[tuple[int
     others = [second for first, second in pairs if first == devices.index(device.number)]
     if any(other >= len(devices) for other in others):
         raise ExecutionError(
-            codes.PAIR_MEMBERS, f"{describe_instruction(instruction)}: {_PAIRS} name id {max(others)} of {len(devices)}"
+            compiling_codes.PAIR_IDS,
+            f"{describe_instruction(instruction)}: {_PAIRS} name id {max(others)} of {len(devices)}",
         )
     return [devices[other] for other in others]
 

@@ -78,15 +78,6 @@ EXPORTED_ALIAS = ErrorCode(
         xla.parse_hlo(text).to_stablehlo()
     ''',
 )
-ELIDED_CONSTANT = ErrorCode(
-    "E3806",
-    "The elements of a constant are in the text of the module.",
-    remedy="Print the module with `print_large_constants=True`.",
-    python="""
-        text = "HloModule m ENTRY e { ROOT c = f32[100] constant({...}) }"
-        xla.parse_hlo(text).to_stablehlo()
-    """,
-)
 EXPORTED_START = ErrorCode(
     "E3807",
     "The result of an instruction that starts an operation is used by its done instruction only.",

@@ -99,30 +99,6 @@ DOT_RANKS = ErrorCode(
         }
     """,
 )
-SPATIAL_DIMENSIONS = ErrorCode(
-    "E3748",
-    "The dimension numbers of a convolution name each dimension of its operands.",
-    remedy="Name batch, features and all spatial dimensions in `dim_numbers`.",
-    stablehlo="""
-        func.func @main(%x: tensor<1x4x1xf32>, %y: tensor<1x1xf32>) -> tensor<1x4x1xf32> {
-          %0 = "stablehlo.convolution"(%x, %y) <{dimension_numbers = #stablehlo.conv<[b, 0, f]x[i, o, 0]->[b, 0, f]>,
-            batch_group_count = 1 : i64, feature_group_count = 1 : i64}>
-            : (tensor<1x4x1xf32>, tensor<1x1xf32>) -> tensor<1x4x1xf32>
-          return %0 : tensor<1x4x1xf32>
-        }
-    """,
-)
-TUPLE_ELEMENT = ErrorCode(
-    "E3749",
-    "The index of a tuple element is at least 0 and less than the number of elements.",
-    remedy="Correct the index.",
-    stablehlo="""
-        func.func @main(%x: tuple<tensor<2xf32>>) -> tensor<2xf32> {
-          %0 = "stablehlo.get_tuple_element"(%x) <{index = 1 : i32}> : (tuple<tensor<2xf32>>) -> tensor<2xf32>
-          return %0 : tensor<2xf32>
-        }
-    """,
-)
 INTEGER_OPERANDS = ErrorCode(
     "E3750",
     "Operations of arith on integers take integers.",

@@ -5,26 +5,6 @@ Codes E3500 to E3599: the syntax of MLIR text, the names in it, constants, types
 
 from xlapy.base.error_codes.code import ErrorCode
 
-MLIR_SYNTAX = ErrorCode(
-    "E3500",
-    "StableHLO text follows the grammar of MLIR and of the short forms of its operations.",
-    remedy="Write what the message expects at the caret.",
-    stablehlo="""
-        func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
-          %0 = stablehlo.abs %x : tensr<2xf32>
-          return %0 : tensor<2xf32>
-        }
-    """,
-)
-BRACKETS = ErrorCode(
-    "E3501",
-    "Each bracket and each region is closed, in the reverse order of opening.",
-    remedy="Add the missing bracket, or remove the one at the caret.",
-    stablehlo="""
-        func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
-          return %x : tensor<2xf32>
-    """,
-)
 TEXT_NESTING = ErrorCode(
     "E3502",
     "Types, attributes and locations nest to a limited depth, and no alias contains itself.",

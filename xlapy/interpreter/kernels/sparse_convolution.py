@@ -16,6 +16,7 @@ from typing import NoReturn
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import convolution as convolution_codes
 from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -69,4 +70,4 @@ def _check(instruction: Instruction, sparsity: TensorSparsity, elements: Array, 
 
 
 def _refuse(instruction: Instruction, what: str) -> NoReturn:
-    raise UnsupportedError(codes.SPARSE_KERNEL, f"{describe_instruction(instruction)}: a kernel {what}")
+    raise UnsupportedError(convolution_codes.SPARSE_KERNEL, f"{describe_instruction(instruction)}: a kernel {what}")

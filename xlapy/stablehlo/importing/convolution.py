@@ -11,7 +11,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array
-from xlapy.base.error_codes import stablehlo_operations as codes
+from xlapy.base.error_codes import convolution as codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window
@@ -37,7 +37,7 @@ def emit_convolution(
     rank = operands[1].shape.rank
     if any(not 0 <= dimension < rank for dimension in numbers.kernel_spatial_dimensions):
         raise ShapeError(
-            codes.SPATIAL_DIMENSIONS,
+            codes.CONVOLUTION_LABELS,
             f"kernel spatial dimensions {list(numbers.kernel_spatial_dimensions)} are not all dimensions of "
             f"{operands[1].shape.to_text(layout=False)}",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.base.error_codes import stablehlo_operations as codes
+from xlapy.base.error_codes import movement as codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir
@@ -22,5 +22,5 @@ def get_tuple_element(builder: ComputationBuilder, operation: ir.Operation) -> I
     (operand,) = builder.operands(operation)
     index = integer(operation, "index")
     if not 0 <= index < len(operand.shape.tuple_shapes):
-        raise ShapeError(codes.TUPLE_ELEMENT, f"{operand.shape.to_text(layout=False)} has no element {index}")
+        raise ShapeError(codes.TUPLE_INDEX, f"{operand.shape.to_text(layout=False)} has no element {index}")
     return builder.get_tuple_element(operand, index)

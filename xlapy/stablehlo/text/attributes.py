@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MAX_NESTING_DEPTH, NAME, MlirCursor
@@ -112,7 +113,7 @@ class AttributeParser:
         if parse is not None:
             return parse(self)
         if not self.types.is_next():
-            cursor.fail(codes.MLIR_SYNTAX, f"expected an attribute, found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected an attribute, found {cursor.describe_next()}")
         return self.types.parse()
 
     def parse_dictionary(self) -> dict[str, Any]:
@@ -131,7 +132,7 @@ class AttributeParser:
         cursor = self.cursor
         found = cursor.match(_KEY)
         if found is None:
-            cursor.fail(codes.MLIR_SYNTAX, f"expected the name of an attribute, found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected the name of an attribute, found {cursor.describe_next()}")
         name = found.group(1) or cursor.string("the name of an attribute")
         return name, self.parse() if cursor.accept("=") else ir.Unit()
 
@@ -148,7 +149,7 @@ class AttributeParser:
         start = cursor.skip()
         found = cursor.match(_NUMBER)
         if found is None:
-            cursor.fail(codes.MLIR_SYNTAX, f"expected a number, found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected a number, found {cursor.describe_next()}")
         spelling = found.group()
         is_decimal = "." in spelling
         type_: ir.Type = _F64 if is_decimal else _I64
@@ -204,7 +205,7 @@ class AttributeParser:
         start = cursor.skip()
         found = cursor.match(_DIALECT)
         if found is None:
-            cursor.fail(codes.MLIR_SYNTAX, "expected the name of an attribute after '#'")
+            cursor.fail(text_codes.TOKEN, "expected the name of an attribute after '#'")
         name = found.group(1)
         if name in self.aliases:
             return self._use_alias(name, start)

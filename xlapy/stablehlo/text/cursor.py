@@ -11,6 +11,7 @@ from bisect import bisect_right
 from typing import ClassVar
 
 from xlapy.base.cursor import Cursor
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.error_codes import stablehlo_text as codes
 
 BLANK = r"[ \t\r\n]*+(?://[^\r\n]*+[ \t\r\n]*+)*+"
@@ -55,7 +56,7 @@ class MlirCursor(Cursor):
         """Reads `@name` or `@"any name"` and returns the name; `what` says in errors what it names."""
         found = self.match(_SYMBOL)
         if found is None:
-            self.fail(codes.MLIR_SYNTAX, f"expected {what}, with an '@', found {self.describe_next()}")
+            self.fail(text_codes.TOKEN, f"expected {what}, with an '@', found {self.describe_next()}")
         return found.group(1) or self.string(what)
 
     def enter_nested(self, limit: int = MAX_NESTING_DEPTH) -> None:
@@ -78,12 +79,14 @@ class MlirCursor(Cursor):
                 pending.append(_CLOSING[token])
             elif token in ")>]}":
                 if not pending or token != pending.pop():
-                    self.fail_at(found.start(), codes.BRACKETS, f"the bracket {token!r} closes none")
+                    self.fail_at(found.start(), text_codes.CLOSING_BRACKET, f"the bracket {token!r} closes none")
                 if not pending:
                     self.position = found.end()
                     break
         else:
-            self.fail_at(start, codes.BRACKETS, f"the bracket {self.text[start : start + 1]!r} is not closed")
+            self.fail_at(
+                start, text_codes.CLOSING_BRACKET, f"the bracket {self.text[start : start + 1]!r} is not closed"
+            )
         return self.text[start + 1 : self.position - 1]
 
     def line_and_column(self, position: int) -> tuple[int, int]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from xlapy.base.cursor import integer_from_text
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ShapeError
@@ -116,7 +117,7 @@ class ElementsParser:
             return elements(ir.TensorType((0,), scalar.element), np.empty(0, scalar.element.dtype))
         found = cursor.match(_BODY)
         if found is None:
-            cursor.fail(codes.MLIR_SYNTAX, "expected the elements of an array")
+            cursor.fail(text_codes.TOKEN, "expected the elements of an array")
         cursor.expect(">", "after the elements of an array")
         type_ = ir.TensorType((found.group().count(",") + 1,), scalar.element)
         return elements(type_, _ElementsText(cursor, start, type_).from_list(f"[{found.group()}]"))

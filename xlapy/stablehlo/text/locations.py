@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MlirCursor
@@ -58,7 +59,7 @@ class LocationParser:
         """Moves past a `loc(...)` without parsing it."""
         self.cursor.expect_word("loc")
         if not self.cursor.peek("("):
-            self.cursor.fail(codes.MLIR_SYNTAX, "expected '(' after 'loc'")
+            self.cursor.fail(text_codes.TOKEN, "expected '(' after 'loc'")
         self.cursor.balanced()
 
     def resolve(self) -> None:
@@ -117,7 +118,7 @@ class LocationParser:
         elif cursor.accept_word("unknown"):
             location = ir.UNKNOWN_LOCATION
         else:
-            cursor.fail(codes.MLIR_SYNTAX, f"expected a location, found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected a location, found {cursor.describe_next()}")
         cursor.leave_nested()
         return location
 

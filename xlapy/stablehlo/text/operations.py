@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, TypeAlias
 
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.attributes import AttributeParser
@@ -129,7 +130,9 @@ class OperationParser:
                 block = self._resume(top)
         if frames:
             cursor.fail_at(
-                frames[-1].opened_at, codes.BRACKETS, f"a region of {frames[-1].operation.name} has no closing '}}'"
+                frames[-1].opened_at,
+                text_codes.CLOSING_BRACKET,
+                f"a region of {frames[-1].operation.name} has no closing '}}'",
             )
 
     def _parse_operation(self, block: ir.Block) -> bool:
@@ -138,7 +141,7 @@ class OperationParser:
         start = cursor.position
         head = _HEAD.match(cursor.text, start)
         if head is None:
-            cursor.fail(codes.MLIR_SYNTAX, f"expected an operation, found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected an operation, found {cursor.describe_next()}")
         names, quoted, bare = head.groups()
         names = names and names.rstrip(" ")
         cursor.position = head.end()
@@ -179,7 +182,7 @@ class OperationParser:
         while position < len(names):
             found = _RESULTS.match(names, position)
             if found is None:
-                self.cursor.fail_at(start, codes.MLIR_SYNTAX, f"malformed result names {names[:40]!r}")
+                self.cursor.fail_at(start, text_codes.TOKEN, f"malformed result names {names[:40]!r}")
             size = min(int(found.group(2)[:6]), _MAX_RESULT_COUNT) if found.group(2) else 1
             pack = results[count : count + size]
             self._bind_pack(found.group(1), pack, start, found.group(2) is not None)
@@ -248,7 +251,7 @@ class OperationParser:
         cursor = self.cursor
         start = cursor.position
         if cursor.match(_LABEL) is None:
-            cursor.fail(codes.MLIR_SYNTAX, "expected the name of a block after '^'")
+            cursor.fail(text_codes.TOKEN, "expected the name of a block after '^'")
         arguments = cursor.separated(")", self.argument) if cursor.accept("(") else []
         cursor.expect(":", "after the arguments of a block")
         assert frame.region_start is not None
@@ -274,7 +277,7 @@ class OperationParser:
         cursor = self.cursor
         found = cursor.match(_ALIAS)
         if found is None:
-            cursor.fail(codes.MLIR_SYNTAX, "expected '#name = ...' or '!name = ...'")
+            cursor.fail(text_codes.TOKEN, "expected '#name = ...' or '!name = ...'")
         sign, name = found.groups()
         if sign == "!":
             self._check_new(found, self.types.aliases)
@@ -298,7 +301,7 @@ class OperationParser:
         position = cursor.skip()
         found = cursor.match(_NAME_OF_VALUE)
         if found is None:
-            cursor.fail(codes.MLIR_SYNTAX, f"expected the name of a value, found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected the name of a value, found {cursor.describe_next()}")
         return Argument(found.group(1), ir.NoneType(), position)
 
     def argument(self) -> Argument:
@@ -320,7 +323,7 @@ class OperationParser:
         cursor = self.cursor
         found = cursor.match(_OPERAND)
         if found is None:
-            cursor.fail(codes.MLIR_SYNTAX, f"expected a value, found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected a value, found {cursor.describe_next()}")
         value = self._values.get(found.group(1))
         return value if value is not None else self._undefined(found.group(1), found.start())
 

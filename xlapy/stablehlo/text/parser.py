@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlapy.base.cursor import check_characters
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.attributes import AttributeParser
@@ -39,7 +39,7 @@ def parse_attribute(text: str) -> Any:
     cursor = MlirCursor(text)
     value = AttributeParser(cursor, Resources(cursor)).parse()
     if cursor.skip() < len(text):
-        cursor.fail(codes.MLIR_SYNTAX, f"expected the end of an attribute, found {cursor.describe_next()}")
+        cursor.fail(codes.TOKEN, f"expected the end of an attribute, found {cursor.describe_next()}")
     return value
 
 
@@ -48,5 +48,5 @@ def parse_type(text: str) -> ir.Type:
     cursor = MlirCursor(text)
     value = AttributeParser(cursor, Resources(cursor)).types.parse()
     if cursor.skip() < len(text):
-        cursor.fail(codes.MLIR_SYNTAX, f"expected the end of a type, found {cursor.describe_next()}")
+        cursor.fail(codes.TOKEN, f"expected the end of a type, found {cursor.describe_next()}")
     return value

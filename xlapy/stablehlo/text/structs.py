@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlapy.base.cursor import integer_from_text
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MlirCursor
@@ -156,7 +157,7 @@ class StructParser:
             return tuple(cursor.separated("]", self._axis))
         found = cursor.match(_SUB_AXIS)
         if found is None:
-            cursor.fail(codes.MLIR_SYNTAX, f"expected a sub-axis '(pre-size)size', found {cursor.describe_next()}")
+            cursor.fail(text_codes.TOKEN, f"expected a sub-axis '(pre-size)size', found {cursor.describe_next()}")
         return ir.StructAttribute(
             "stablehlo.sub_axis_info",
             {"pre_size": integer_from_text(found.group(1)), "size": integer_from_text(found.group(2))},
@@ -193,7 +194,7 @@ class StructParser:
         if sorted(names) != sorted(expected):
             cursor.fail_at(
                 start,
-                codes.MLIR_SYNTAX,
+                text_codes.TOKEN,
                 f"expected the dimensions {', '.join(expected)} in some order, found {', '.join(names)}",
             )
         positions = {name: position for position, name in enumerate(names)}
@@ -206,6 +207,6 @@ class StructParser:
         found = self.cursor.match(_POSITION)
         if found is None:
             self.cursor.fail(
-                codes.MLIR_SYNTAX, f"expected a dimension of a convolution, found {self.cursor.describe_next()}"
+                text_codes.TOKEN, f"expected a dimension of a convolution, found {self.cursor.describe_next()}"
             )
         return found.group()

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from xlapy.base.cursor import integer_from_text
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.base.errors import ShapeError
 from xlapy.stablehlo import ir
@@ -145,7 +146,7 @@ class TypeParser:
                 result = scalar_type(word.group())
             else:
                 cursor.position = start
-                cursor.fail(codes.MLIR_SYNTAX, f"expected a type, found {cursor.describe_next()}")
+                cursor.fail(text_codes.TOKEN, f"expected a type, found {cursor.describe_next()}")
         cursor.leave_nested()
         return result
 
@@ -229,7 +230,7 @@ class TypeParser:
         start = cursor.position
         found = cursor.match(_DIALECT)
         if found is None:
-            cursor.fail(codes.MLIR_SYNTAX, "expected the name of a type after '!'")
+            cursor.fail(text_codes.TOKEN, "expected the name of a type after '!'")
         name = found.group(1)
         if name in self.aliases:
             return self.aliases[name]
@@ -318,7 +319,7 @@ class TypeParser:
         found = self.cursor.match(_NUMBER)
         if found is None:
             self.cursor.fail(
-                codes.MLIR_SYNTAX, f"expected the scale of a quantized type, found {self.cursor.describe_next()}"
+                text_codes.TOKEN, f"expected the scale of a quantized type, found {self.cursor.describe_next()}"
             )
         return float(found.group()), self.cursor.integer("a zero point") if self.cursor.accept(":") else 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes import hlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import finish_with_function_type, finish_with_types_of_operands
 from xlapy.stablehlo.text.operations import Argument, CustomParser, OperationParser, RegionStart, RegionStarts
@@ -56,7 +56,7 @@ def function(parser: OperationParser, operation: ir.Operation) -> RegionStarts:
     if cursor.peek("{"):
         named = [argument for argument, _ in arguments]
         if any(not argument.name for argument in named):
-            cursor.fail(codes.MLIR_SYNTAX, "the arguments of a function with a body need names")
+            cursor.fail(codes.TOKEN, "the arguments of a function with a body need names")
         yield RegionStart(region, named, is_isolated=True)
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes import hlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.elements import integers
 from xlapy.stablehlo.text.operations import OperationParser
@@ -124,5 +124,5 @@ def enum_case(parser: OperationParser, what: str) -> str:
     """Parses the case of an enum."""
     found = parser.cursor.match(_WORD)
     if found is None:
-        parser.cursor.fail(codes.MLIR_SYNTAX, f"expected {what}, found {parser.cursor.describe_next()}")
+        parser.cursor.fail(codes.TOKEN, f"expected {what}, found {parser.cursor.describe_next()}")
     return found.group()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import (
@@ -119,7 +120,7 @@ def reduce_precision(parser: OperationParser, operation: ir.Operation) -> None:
     expect_assignment(parser, "format")
     found = parser.cursor.match(_FORMAT)
     if found is None:
-        parser.cursor.fail(codes.MLIR_SYNTAX, f"expected a format such as e5m10, found {parser.cursor.describe_next()}")
+        parser.cursor.fail(text_codes.TOKEN, f"expected a format such as e5m10, found {parser.cursor.describe_next()}")
     operation.attributes["exponent_bits"] = ir.IntegerAttribute(int(found.group(1)), I32)
     operation.attributes["mantissa_bits"] = ir.IntegerAttribute(int(found.group(2)), I32)
     finish_with_same_type(parser, operation)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import (
@@ -132,7 +133,7 @@ def _edges(parser: OperationParser) -> list[int]:
     edges = integer_list(parser, "padding")
     if len(edges) != 2:
         parser.cursor.fail_at(
-            start, codes.MLIR_SYNTAX, f"expected two numbers of padding for each dimension, found {len(edges)}"
+            start, text_codes.TOKEN, f"expected two numbers of padding for each dimension, found {len(edges)}"
         )
     return edges
 

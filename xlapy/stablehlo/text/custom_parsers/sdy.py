@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import (
@@ -40,7 +41,7 @@ def _spelled(parser: OperationParser, kind: str) -> ir.OpaqueAttribute:
     """Parses text in brackets as an opaque attribute. The brackets belong to the text unless they are `<...>`."""
     cursor = parser.cursor
     if cursor.match(_BRACKET) is None:
-        cursor.fail(codes.MLIR_SYNTAX, f"expected {kind}, in brackets, found {cursor.describe_next()}")
+        cursor.fail(text_codes.TOKEN, f"expected {kind}, in brackets, found {cursor.describe_next()}")
     start = cursor.position
     inside = cursor.balanced()
     return ir.OpaqueAttribute(kind, inside if cursor.text[start] == "<" else cursor.text[start : cursor.position])

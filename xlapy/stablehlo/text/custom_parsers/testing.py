@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes import hlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import (
     expect_assignment,
@@ -42,7 +42,7 @@ def _tolerance(parser: OperationParser, operation: ir.Operation) -> None:
         expect_assignment(parser, "tolerance")
         found = parser.cursor.match(_TOLERANCE)
         if found is None:
-            parser.cursor.fail(codes.MLIR_SYNTAX, f"expected a tolerance, found {parser.cursor.describe_next()}")
+            parser.cursor.fail(codes.TOKEN, f"expected a tolerance, found {parser.cursor.describe_next()}")
         operation.attributes["tolerance"] = ir.FloatAttribute(float(found.group()), _F64)
 
 
