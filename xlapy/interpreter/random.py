@@ -22,7 +22,7 @@ from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.rounding import round_to
 from xlapy.base.shape import Shape
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 from xlapy.interpreter.kernels.conversion import bitcast_array, dtype_of
 from xlapy.interpreter.kernels.random_bits import philox, philox_block_count, three_fry
@@ -143,7 +143,7 @@ def _bits_shape(instruction: Instruction) -> Shape:
 def _check_bits(instruction: Instruction) -> None:
     bits_shape = _bits_shape(instruction)
     element_type = bits_shape.element_type
-    where = f"{instruction.name} (rng-bit-generator)"
+    where = describe_instruction(instruction)
     if element_type.is_complex or not (element_type.is_floating or element_type.is_integral):
         raise UnsupportedError(
             shared.ELEMENT_TYPE,
@@ -193,7 +193,7 @@ def _check_rounded(instruction: Instruction) -> None:
     if not (target.is_integral and target.is_signed):
         raise UnsupportedError(
             shared.ELEMENT_TYPE,
-            f"{instruction.name} (stochastic-convert) converts to signed "
+            f"{describe_instruction(instruction)} converts to signed "
             f"integers, declared {instruction.shape.to_text(layout=False)}",
         )
 

@@ -14,7 +14,7 @@ from xlapy import opcodes
 from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import PassError
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
 from xlapy.passes.algebra import REWRITES, RewriteRule
@@ -72,7 +72,8 @@ def simplify_computation(
         if left < 0:
             raise PassError(
                 codes.PASSES_END,
-                f"rewriting of {computation.name} does not end; the last rewrite was of {instruction.name}",
+                f"rewriting of {computation.name} does not end; the last rewrite was of "
+                f"{describe_instruction(instruction)}",
             )
     return changed
 

@@ -26,7 +26,7 @@ from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.hlo.traverse import post_order
 from xlapy.opcodes.sources import ParameterAttributes
@@ -200,7 +200,7 @@ class _ComputationPartitioner:
         if instruction.op in _UNSUPPORTED_OPS:
             raise UnsupportedError(
                 codes.PARTITIONED_OPERATION,
-                f"{instruction.name}: {instruction.op.name} is not supported in programs for several devices",
+                f"{describe_instruction(instruction)} is not supported in programs for several devices",
             )
         target = instruction.custom_call_target if instruction.op is opcodes.CUSTOM_CALL else ""
         if instruction.op is opcodes.TUPLE:

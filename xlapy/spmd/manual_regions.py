@@ -18,7 +18,7 @@ from xlapy.base.error_codes import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.traverse import post_order
 from xlapy.spmd.array_sharding import (
     ArraySharding,
@@ -86,7 +86,7 @@ def boundary_shardings(instruction: Instruction, devices: int) -> tuple[ArraySha
     if not _have_equal_local_shapes(full.shape, outside, shard.shape, inside):
         raise UnsupportedError(
             codes.MANUAL_REGION_SHAPE,
-            f"{instruction.name} ({instruction.custom_call_target}): each device holds "
+            f"{describe_instruction(instruction)}, target {instruction.custom_call_target}: each device holds "
             f"{local_shape(full.shape, outside).to_text(layout=False)}, the manual region declares "
             f"{shard.shape.to_text(layout=False)}",
         )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import UnsupportedError
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import apply_at_actual_sizes, crop_paired_dimensions
 from xlapy.opcodes.attributes.dimensions import ConvDimensions
@@ -26,7 +26,7 @@ def convolution(context: Context, instruction: Instruction, values: Sequence[Val
         if kernel.dynamic_dimensions[dimension]:
             raise UnsupportedError(
                 codes.DYNAMIC_KERNEL,
-                f"{instruction.name} (convolution): spatial dimension "
+                f"{describe_instruction(instruction)}: spatial dimension "
                 f"{dimension} of the kernel {kernel.to_text(layout=False)} is "
                 f"dynamic; a smaller kernel would have more positions than the bound of the result",
             )

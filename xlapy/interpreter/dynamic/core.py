@@ -21,7 +21,7 @@ from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.base.value import DynamicArray, actual_array, crop, pad_value_to_bounds, sizes_of
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import RULES, Array, Context, Value
 
 Arrays = list[Array]
@@ -78,7 +78,7 @@ def check_size(instruction: Instruction, size: int, dimension: int, bounds: Shap
         return size
     raise ExecutionError(
         codes.DYNAMIC_SIZE,
-        f"{instruction.name} ({instruction.op.name}): size {size} of dimension {dimension} is not between 0 and "
+        f"{describe_instruction(instruction)}: size {size} of dimension {dimension} is not between 0 and "
         f"the bound {bound} ({bounds.to_text(layout=False)})",
     )
 

@@ -18,7 +18,7 @@ from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.base.value import DynamicArray, actual_array, array_of_bounds, pad_to_bounds, sizes_of
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import DYNAMIC_RULES, Array, Context, Value
 from xlapy.interpreter.dynamic.core import (
     apply_at_actual_sizes,
@@ -207,7 +207,7 @@ def _reshaped_sizes(instruction: Instruction, operand: Value) -> list[int] | Non
         if len(dynamic_dims) > 1:
             raise UnsupportedError(
                 codes.RESHAPED_SIZES,
-                f"{instruction.name} (reshape): {instruction.operands[0].shape.to_text(layout=False)} "
+                f"{describe_instruction(instruction)}: {instruction.operands[0].shape.to_text(layout=False)} "
                 f"to {shape.to_text(layout=False)} does not determine "
                 f"the sizes of the dimensions {dynamic_dims}; use dynamic-reshape",
             )
@@ -240,7 +240,7 @@ def dynamic_reshape(context: Context, instruction: Instruction, values: Sequence
     if elements.size != prod(sizes):
         raise ExecutionError(
             codes.RESHAPED_COUNT,
-            f"{instruction.name} (dynamic-reshape): the operand has {elements.size} elements, the sizes {sizes} hold "
+            f"{describe_instruction(instruction)}: the operand has {elements.size} elements, the sizes {sizes} hold "
             f"{prod(sizes)}",
         )
     return pad_to_bounds(elements.reshape(sizes), shape.dimensions)
@@ -253,7 +253,7 @@ def bitcast(context: Context, instruction: Instruction, values: Sequence[Value])
     if shape.is_dynamic and source.dimensions != shape.dimensions:
         raise UnsupportedError(
             codes.RESHAPED_SIZES,
-            f"{instruction.name} (bitcast): the sizes of {shape.to_text(layout=False)} "
+            f"{describe_instruction(instruction)}: the sizes of {shape.to_text(layout=False)} "
             f"do not follow from {source.to_text(layout=False)}",
         )
     result = apply_ordinary_rule(context, instruction, [array_of_bounds(values[0])])

@@ -15,7 +15,7 @@ from xlapy import opcodes
 from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo import edit
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.traverse import ancestors
 
 
@@ -30,7 +30,7 @@ def chain_of(done: Instruction) -> list[Instruction]:
     for member in chain:
         if member.user_count != 1:
             raise UnsupportedError(
-                codes.EXPANSION, f"{member.name} ({member.op.name}) has users outside of the chain of {done.name}"
+                codes.EXPANSION, f"{describe_instruction(member)} has users outside of the chain of {done.name}"
             )
     return chain[::-1]
 

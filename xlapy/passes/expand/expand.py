@@ -12,7 +12,7 @@ from xlapy import opcodes
 from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import InvalidArgumentError, PassError, UnsupportedError, XlaError
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter import RULES as INTERPRETER
 from xlapy.opcodes.registry import OpDef, lookup
@@ -105,9 +105,7 @@ def _expand(instruction: Instruction) -> list[Instruction]:
     except UnsupportedError:
         write.discard()
     except XlaError as error:
-        raise PassError(
-            error.code, f"expansion of {instruction.name} ({instruction.op.name}): {error.message}"
-        ) from error
+        raise PassError(error.code, f"expansion of {describe_instruction(instruction)}: {error.message}") from error
     return write.created
 
 

@@ -18,7 +18,7 @@ from xlapy.base.value import (
     pad_value_to_bounds,
     sizes_of,
 )
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.opcodes.registry import REGISTRY
 from xlapy.reference.core import DYNAMIC_DEFINITIONS, Device, Value, apply_definition
 
@@ -45,7 +45,9 @@ def at_actual_sizes(device: Device, instruction: Instruction, operands: Operands
     try:
         inferred = instruction.op.result_shape(shapes, attributes, programs)
     except ShapeError as error:
-        raise ExecutionError(error.code, f"{instruction.name}, with the sizes at run time: {error.message}") from error
+        raise ExecutionError(
+            error.code, f"{describe_instruction(instruction)}, with the sizes at run time: {error.message}"
+        ) from error
     return with_shape(device, instruction, arrays, _with_types(inferred, instruction.shape), attributes)
 
 

@@ -24,7 +24,7 @@ from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.registry import OpDef, Rules
 from xlapy.passes.expand.blocks import compare, iota
@@ -56,7 +56,7 @@ def unsupported(instruction: Instruction, why: str) -> UnsupportedError:
         shape.to_text(layout=False) for shape in (*instruction.operand_shapes, instruction.shape) if shape.is_dynamic
     )
     return UnsupportedError(
-        codes.RESOLVED_DYNAMIC, f"{instruction.name} ({instruction.op.name}) of dynamic dimensions ({shapes}): {why}"
+        codes.RESOLVED_DYNAMIC, f"{describe_instruction(instruction)} of dynamic dimensions ({shapes}): {why}"
     )
 
 

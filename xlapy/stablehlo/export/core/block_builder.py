@@ -14,7 +14,7 @@ from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError, XlaError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
 from xlapy.stablehlo import ir
@@ -92,7 +92,7 @@ class BlockBuilder:
         try:
             types = types_of(parameter.shape)
         except UnsupportedError as error:
-            raise ExportFailure(error.code, f"{parameter.name}: {error}") from error
+            raise ExportFailure(error.code, f"{describe_instruction(parameter)}: {error.message}") from error
         values = [self._add_argument(type_, name) for type_, name in zip(types, names, strict=True)]
         return unflatten(parameter.shape, values)
 
@@ -122,7 +122,7 @@ class BlockBuilder:
         except ExportFailure:
             raise
         except XlaError as error:
-            raise ExportFailure(error.code, f"{instruction.name}: {error}") from error
+            raise ExportFailure(error.code, f"{describe_instruction(instruction)}: {error.message}") from error
         self._annotate(instruction, self.block.operations[first_operation:])
         self._current = outer
         return tree

@@ -78,9 +78,7 @@ class ModuleExporter(ModuleContext):
         """Emits the operations of an instruction by its export rule and returns the values of its result."""
         if instruction.op not in RULES:
             reason = RULES.refusals.get(instruction.op, "StableHLO has no operation for it")
-            raise UnsupportedError(
-                codes.EXPORTED_OPERATION, f"{instruction.op.name} cannot be exported to StableHLO: {reason}"
-            )
+            raise UnsupportedError(codes.EXPORTED_OPERATION, f"it cannot be exported to StableHLO: {reason}")
         return RULES.find(instruction.op)(builder, instruction)
 
     def is_in_signature(self, instruction: Instruction, attribute: str) -> bool:
