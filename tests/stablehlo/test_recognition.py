@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import xlapy
+from tests.raising import raises
+from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.stablehlo.recognition import is_bytecode, is_stablehlo_text
 
 MODULE = "module @m {\n  func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }\n}"
@@ -55,5 +57,5 @@ def test_a_client_compiles_text_and_bytecode() -> None:
     client = xlapy.Client("interpreter")
     for program in (MODULE, stablehlo.serialize_portable_artifact_str(MODULE, "1.0.0")):
         np.testing.assert_array_equal(np.asarray(client.compile(program)(x)), x)
-    with pytest.raises(xlapy.errors.InvalidArgumentError, match="neither MLIR bytecode nor text: byte 0"):
+    with raises(xlapy.errors.InvalidArgumentError, codes.SOURCE_FORMAT, "byte 0"):
         xlapy.parse_stablehlo(b"\xff\xfe")

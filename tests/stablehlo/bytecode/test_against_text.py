@@ -9,8 +9,10 @@ import re
 
 import pytest
 
+from tests.raising import raises
 from tests.stablehlo.bytecode.artifacts import artifact, native, text_of
 from tests.stablehlo.text.comparison import same
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.errors import UnsupportedError, XlaError
 from xlapy.stablehlo.bytecode import read_bytecode, write_bytecode
 from xlapy.stablehlo.text import parse_text
@@ -90,7 +92,7 @@ def test_properties_of_unsupported_operations_are_rejected() -> None:
       %0 = memref.load %p[%i] {nontemporal = true} : memref<4xf32>
       return %0 : f32
     }"""
-    with pytest.raises(UnsupportedError, match=r"the encoding of the properties of memref\.load is not supported"):
+    with raises(UnsupportedError, codes.BYTECODE_ENCODING, "memref.load"):
         read_bytecode(native(text))
 
 

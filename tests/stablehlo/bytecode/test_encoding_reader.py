@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.raising import raises
+from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import BytecodeError
 from xlapy.stablehlo.bytecode.encoding_reader import EncodingReader
 
@@ -38,17 +41,17 @@ def test_padding_is_counted_from_the_beginning_of_the_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "read", "message"),
+    ("data", "read", "code", "values"),
     [
-        (b"", "varint", "byte 0: the data ends in the middle of a value"),
-        (b"\x04\x01", "varint", "byte 1: the data ends in the middle of a number"),
-        (b"\xff", "count", "byte 1: expected 127 items, but only 0 bytes are left"),
-        (b"ab", "null_terminated", "byte 0: a string lacks its terminating zero byte"),
-        (b"\x81\x05\x07", "section", "byte 3: an alignment must be a power of 2, found 3"),
-        (b"\x81\x05\x09\x00", "section", "byte 3: the padding to a multiple of 4 must be bytes 0xCB"),
-        (b"\x01\x0b\x00", "section", "byte 2: 5 bytes are needed, but only 1 are left"),
+        (b"", "varint", codes.TRUNCATED_BYTECODE, ("byte 0",)),
+        (b"\x04\x01", "varint", codes.TRUNCATED_BYTECODE, ("byte 1",)),
+        (b"\xff", "count", codes.TRUNCATED_BYTECODE, ("byte 1", "127", "only 0")),
+        (b"ab", "null_terminated", codes.DAMAGED_BYTECODE, ("byte 0",)),
+        (b"\x81\x05\x07", "section", codes.DAMAGED_BYTECODE, ("byte 3", "2", "found 3")),
+        (b"\x81\x05\x09\x00", "section", codes.DAMAGED_BYTECODE, ("byte 3", "4", "0xCB")),
+        (b"\x01\x0b\x00", "section", codes.TRUNCATED_BYTECODE, ("byte 2", "5 bytes", "only 1")),
     ],
 )
-def test_errors_name_the_position_of_damage(data: bytes, read: str, message: str) -> None:
-    with pytest.raises(BytecodeError, match=message):
+def test_errors_name_the_position_of_damage(data: bytes, read: str, code: ErrorCode, values: tuple[str, ...]) -> None:
+    with raises(BytecodeError, code, *values):
         getattr(EncodingReader(data), read)()

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.raising import raises
 from tests.stablehlo.bytecode.artifacts import artifact, mixed_artifact
 from xlapy.base.element_types import C64, F32, PRED, S8, S32, S64, U8, PrimitiveType
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.errors import BytecodeError, UnsupportedError, XlaError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import read_bytecode
@@ -279,11 +281,11 @@ def test_shardings_over_meshes() -> None:
 
 
 def test_data_that_is_not_bytecode() -> None:
-    with pytest.raises(BytecodeError, match=r"byte 0: bytecode must begin with b'ML\\xefR', but begins with b'func'"):
+    with raises(BytecodeError, codes.BYTECODE_START, "byte 0", "b'ML\\xefR'", "b'func'"):
         read_bytecode(b"func.func @main() { return }")
-    with pytest.raises(BytecodeError, match="version 9 of the format is newer than 6"):
+    with raises(BytecodeError, codes.BYTECODE_VERSION, "version 9", "than 6"):
         read_bytecode(b"ML\xefR\x13x\0")
-    with pytest.raises(BytecodeError, match="the section of strings is missing"):
+    with raises(BytecodeError, codes.DAMAGED_BYTECODE, "byte 7", "strings"):
         read_bytecode(b"ML\xefR\x0dx\0")
 
 

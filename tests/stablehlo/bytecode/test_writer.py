@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from jaxlib.mlir.dialects import stablehlo
 
+from tests.raising import raises
 from tests.stablehlo.bytecode.artifacts import artifact, text_of
 from xlapy.base.element_types import F32
+from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import read_bytecode, write_bytecode
@@ -115,15 +117,15 @@ def test_the_oldest_sufficient_version_is_written(body: str, version: str) -> No
 
 
 def test_inexpressible_programs_are_rejected() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"must be made from a builtin\.module, but got func\.func"):
+    with raises(InvalidArgumentError, codes.ARTIFACT_MODULE, "builtin.module", "func.func"):
         write_bytecode(ir.Operation("func.func"))
     block = ir.Block()
     module = ir.Operation("builtin.module", regions=[ir.Region([block])])
     block.operations = [ir.Operation("arith.addi")]
-    with pytest.raises(UnsupportedError, match=r"arith\.addi: a portable artifact can hold only StableHLO operations"):
+    with raises(UnsupportedError, codes.ARTIFACT_OPERATION, "arith.addi"):
         write_bytecode(module)
     operation = ir.Operation("stablehlo.iota")
     operation.results = [ir.Value(ir.TensorType((2,), F32), operation, 0)]
     block.operations = [operation]
-    with pytest.raises(UnsupportedError, match=r"stablehlo\.iota: the attribute iota_dimension is missing"):
+    with raises(UnsupportedError, codes.ARTIFACT_ATTRIBUTE, "stablehlo.iota", "iota_dimension"):
         write_bytecode(module)

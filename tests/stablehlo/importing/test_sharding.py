@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 import xlapy
+from tests.raising import raises
 from tests.stablehlo.importing.runner import run
+from xlapy.base.error_codes import annotations as annotations_codes
+from xlapy.base.error_codes import stablehlo_operations as codes
+from xlapy.base.error_codes import stablehlo_text as mlir_codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ParseError
 
 PROGRAM = """
@@ -58,13 +63,13 @@ def test_on_a_mesh_with_one_device_shards_are_full_arrays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code", "values"),
     [
-        (("@mesh, [{}, {}]", "@other, [{}, {}]"), "there is no mesh @other"),
-        (('[{"y"}, {}]', '[{"y"}]'), "splits 1 dimensions, f32.8,16. has rank 2"),
-        (("%p: tensor<4x4xf32>", "%p: tensor<4x4xi32>"), "negate"),
+        (("@mesh, [{}, {}]", "@other, [{}, {}]"), codes.SHARDING_MESH, ("@other",)),
+        (('[{"y"}, {}]', '[{"y"}]'), annotations_codes.SHARDING_SHAPE, ("splits 1", "rank 2")),
+        (("%p: tensor<4x4xf32>", "%p: tensor<4x4xi32>"), mlir_codes.VALUE_TYPE, ("%p", "stablehlo.negate")),
     ],
 )
-def test_invalid_shardings_are_rejected(change: tuple[str, str], message: str) -> None:
-    with pytest.raises(ParseError, match=message):
+def test_invalid_shardings_are_rejected(change: tuple[str, str], code: ErrorCode, values: tuple[str, ...]) -> None:
+    with raises(ParseError, code, *values):
         xlapy.parse_stablehlo(PROGRAM.replace(*change))

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 import xlapy
+from tests.raising import raises
 from tests.stablehlo.importing.runner import hlo_of
+from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.hlo.instruction import Instruction
 from xlapy.testing.stablehlo.programs import function
 
@@ -182,16 +186,17 @@ def test_ragged_all_to_all_as_jax_writes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("config", "code", "values"),
     [
-        ("", "its backend_config must be a dictionary"),
-        (', backend_config = "groups"', "its backend_config must be a dictionary"),
+        ("", codes.ATTRIBUTE_KIND, ("backend_config",)),
+        (', backend_config = "groups"', codes.ATTRIBUTE_KIND, ("backend_config",)),
         (
             ", backend_config = {replica_groups = dense<[[1, 1]]> : tensor<1x2xi64>}",
-            "replica_groups must hold each number",
+            operation_codes.REPLICA_GROUPS,
+            ("replica_groups",),
         ),
     ],
 )
-def test_ragged_all_to_all_without_groups_is_refused(config: str, message: str) -> None:
-    with pytest.raises(xlapy.base.errors.ParseError, match=message):
+def test_ragged_all_to_all_without_groups_is_refused(config: str, code: ErrorCode, values: tuple[str, ...]) -> None:
+    with raises(xlapy.base.errors.ParseError, code, *values):
         _ragged(config)

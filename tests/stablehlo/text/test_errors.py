@@ -7,6 +7,10 @@ import re
 
 import pytest
 
+from tests.raising import raises
+from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo.text import parse_text
 from xlapy.testing.stablehlo.forms import FORMS
@@ -14,113 +18,121 @@ from xlapy.testing.stablehlo.forms import FORMS
 FUNCTION = "func.func @f(%a: tensor<4xf32>, %i: tensor<i32>) {{\n  {}\n  return\n}}"
 
 
-def refusal(text: str) -> ParseError:
-    with pytest.raises(ParseError) as caught:
+def refusal(text: str, code: ErrorCode, *values: str) -> ParseError:
+    with raises(ParseError, code, *values) as caught:
         parse_text(text, "f.mlir")
+    assert isinstance(caught.value, ParseError)
     return caught.value
 
 
 @pytest.mark.parametrize(
-    ("line", "column", "message"),
+    ("line", "column", "code", "values"),
     [
-        ("%0 = stablehlo.abs %b : tensor<4xf32>", 22, "the value '%b' is not defined here"),
-        ("%0 = stablehlo.abs %a#1 : tensor<4xf32>", 22, "the value '%a#1' is not defined here"),
-        ("%a = stablehlo.abs %a : tensor<4xf32>", 3, "the value '%a' is defined twice"),
+        ("%0 = stablehlo.abs %b : tensor<4xf32>", 22, codes.UNDEFINED_NAME, ("'%b'",)),
+        ("%0 = stablehlo.abs %a#1 : tensor<4xf32>", 22, codes.UNDEFINED_NAME, ("'%a#1'",)),
+        ("%a = stablehlo.abs %a : tensor<4xf32>", 3, codes.DEFINED_ONCE, ("'%a'",)),
         ("%0 = stablehlo.abs %a : tensor<5xf32>", 27,
-         "the value '%a' is used with another type than it was defined with"),
-        ("%0:2 = stablehlo.abs %a : tensor<4xf32>", 3, "stablehlo.abs has 1 results, but there are names for 2"),
-        ("%0 = stablehlo.add %a : tensor<4xf32>", 25, "stablehlo.add takes two operands, but has 1"),
-        ("%0 = stablehlo.reshape %a : () -> tensor<4xf32>", 31, "has 1 operands, but there are types for 0"),
-        ("%0 = stablehlo.abs %a tensor<4xf32>", 25, "expected ':' before the type of stablehlo.abs, found 'tensor'"),
-        ("%0 = stablehlo.abs %a : tensr<4xf32>", 27, "expected a type, found 'tensr'"),
-        ("%0 = stablehlo.abs %a : !t", 27, "the type alias '!t' is not defined"),
+         codes.VALUE_TYPE, ("'%a'",)),
+        ("%0:2 = stablehlo.abs %a : tensor<4xf32>", 3, codes.FORM_COUNT, ("stablehlo.abs", "has 1", "for 2")),
+        ("%0 = stablehlo.add %a : tensor<4xf32>", 25, codes.FORM_COUNT, ("stablehlo.add", "has 1")),
+        ("%0 = stablehlo.reshape %a : () -> tensor<4xf32>", 31, codes.FORM_COUNT, ("has 1", "for 0")),
+        ("%0 = stablehlo.abs %a tensor<4xf32>", 25, text_codes.TOKEN, ("':'", "stablehlo.abs", "'tensor'")),
+        ("%0 = stablehlo.abs %a : tensr<4xf32>", 27, text_codes.TOKEN, ("'tensr'",)),
+        ("%0 = stablehlo.abs %a : !t", 27, codes.UNDEFINED_NAME, ("'!t'",)),
         ("%0 = stablehlo.absolute %a : tensor<4xf32>", 8,
-         "'stablehlo.absolute' has no custom form here; use the generic form"),
-        ('"x.y"(%a) {b = 1, b = 2} : (tensor<4xf32>) -> ()', 13, "the attribute 'b' occurs twice"),
-        ('"x.y"() {b = #c} : () -> ()', 16, "the attribute alias '#c' is not defined"),
-        ('"x.y"() {b = 300 : i8} : () -> ()', 16, "the number 300 is out of the range of s8"),
-        ('"x.y"() {b = 1 : f32} : () -> ()', 16, "'1' is not a floating-point number"),
-        ('"x.y"() {b = "\\q"} : () -> ()', 16, "the string has a malformed escape"),
+         codes.SHORT_FORM, ("'stablehlo.absolute'",)),
+        ('"x.y"(%a) {b = 1, b = 2} : (tensor<4xf32>) -> ()', 13, codes.DEFINED_ONCE, ("'b'",)),
+        ('"x.y"() {b = #c} : () -> ()', 16, codes.UNDEFINED_NAME, ("'#c'",)),
+        ('"x.y"() {b = 300 : i8} : () -> ()', 16, codes.ELEMENT_VALUE, ("300", "s8")),
+        ('"x.y"() {b = 1 : f32} : () -> ()', 16, codes.ELEMENT_VALUE, ("'1'", "floating-point")),
+        ('"x.y"() {b = "\\q"} : () -> ()', 16, text_codes.ESCAPE, ()),
         ('"x.y"() {b = dense_resource<r> : tensor<i8>} : () -> ()', 30,
-         "the resource 'r' is not defined at the end of the text"),
+         codes.UNDEFINED_NAME, ("'r'",)),
         ('"x.y"() {b = dense_resource<__elided__> : tensor<i8>} : () -> ()', 30,
-         "it was elided when the text was printed"),
-        ('"x.y"() {b = #stablehlo.dot<lhs = [1]>} : () -> ()', 31, "'stablehlo.dot' has the fields lhs_batching"),
-        ('"x.y"() [^b] : () -> ()', 11, "x.y has successor blocks, which no operation of StableHLO has"),
-        ('"x.y"() : () -> () loc(#l)', 27, "the location '#l' is not defined"),
-        ('"x.y"() : () -> () loc("a" 3)', 30, "expected ')' at the end of a location, found '3'"),
+         codes.UNDEFINED_NAME, ("'__elided__'", "elided when the text was printed")),
+        ('"x.y"() {b = #stablehlo.dot<lhs = [1]>} : () -> ()', 31,
+         codes.KNOWN_KEYWORD, ("'stablehlo.dot'", "lhs_batching")),
+        ('"x.y"() [^b] : () -> ()', 11, codes.SUCCESSOR_BLOCKS, ("x.y",)),
+        ('"x.y"() : () -> () loc(#l)', 27, codes.UNDEFINED_NAME, ("'#l'",)),
+        ('"x.y"() : () -> () loc("a" 3)', 30, text_codes.TOKEN, ("')'", "'3'")),
         ("%c = stablehlo.constant dense<[1, 2]> : tensor<3xi32>", 32,
-         "the nested lists do not fit tensor<3xi32>, seen at ']'"),
+         codes.ELEMENT_COUNT, ("tensor<3xi32>", "']'")),
         ("%c = stablehlo.constant dense<[[1], 2]> : tensor<2xi32>", 32,
-         "the nested lists do not fit tensor<2xi32>, seen at '['"),
+         codes.ELEMENT_COUNT, ("tensor<2xi32>", "'['")),
         ("%c = stablehlo.constant dense<[1 2]> : tensor<2xi32>", 32,
-         "the nested lists do not fit tensor<2xi32>, seen at '2'"),
-        ("%c = stablehlo.constant dense<> : tensor<2xi32>", 32, "there are no elements for tensor<2xi32>"),
+         codes.ELEMENT_COUNT, ("tensor<2xi32>", "'2'")),
+        ("%c = stablehlo.constant dense<> : tensor<2xi32>", 32, codes.ELEMENT_COUNT, ("tensor<2xi32>",)),
         ("%c = stablehlo.constant dense<1> : tensor<?xi32>", 32,
-         "the type of constant elements must have static sizes"),
-        ("%c = stablehlo.constant dense<true> : tensor<2xi32>", 32, "'true' is a value of i1 only"),
-        ("%c = stablehlo.constant dense<-1> : tensor<2xui32>", 32, "the number -1 is out of the range of u32"),
-        ('%c = stablehlo.constant dense<"0x0102"> : tensor<3xi32>', 32, "2 bytes are not 3 elements of 4 bytes"),
-        ('%c = stablehlo.constant dense<["a"]> : tensor<1xi32>', 32, "strings cannot be elements of tensor<1xi32>"),
-        ("%s = stablehlo.slice %a [0-4] : (tensor<4xf32>) -> tensor<4xf32>", 29, "expected ':' after the start"),
-        ("%p = stablehlo.reduce_precision %a, format = f32 : tensor<4xf32>", 48, "expected a format such as e5m10"),
+         codes.CONSTANT_SIZES, ("dense<1> : tensor<?xi32>",)),
+        ("%c = stablehlo.constant dense<true> : tensor<2xi32>", 32, codes.ELEMENT_VALUE, ("'true'", "i1")),
+        ("%c = stablehlo.constant dense<-1> : tensor<2xui32>", 32, codes.ELEMENT_VALUE, ("number -1", "u32")),
+        ('%c = stablehlo.constant dense<"0x0102"> : tensor<3xi32>', 32,
+         codes.ELEMENT_COUNT, ("2 bytes", "not 3", "4 bytes")),
+        ('%c = stablehlo.constant dense<["a"]> : tensor<1xi32>', 32, codes.CONSTANT_TYPE, ("tensor<1xi32>",)),
+        ("%s = stablehlo.slice %a [0-4] : (tensor<4xf32>) -> tensor<4xf32>", 29, text_codes.TOKEN, ("':'",)),
+        ("%p = stablehlo.reduce_precision %a, format = f32 : tensor<4xf32>", 48, text_codes.TOKEN, ("e5m10",)),
         (
             "%r = stablehlo.reduce(%a init: %i) applies stablehlo.divide across dimensions = [0] : "
             "(tensor<4xf32>, tensor<i32>) -> tensor<i32>",
             38,
-            "stablehlo.reduce applies one of stablehlo.add",
+            codes.KNOWN_KEYWORD, ("stablehlo.reduce", "stablehlo.add"),
         ),
         (
             "%v = stablehlo.convolution(%a, %a) dim_numbers = [b, 0, f]x[0, i, i]->[b, 0, f], window = {}",
             62,
-            "expected the dimensions i, o, 0 in some order, found 0, i, i",
+            text_codes.TOKEN, ("0", "found 0"),
         ),
     ],
 )  # fmt: skip
-def test_errors_in_a_line(line: str, column: int, message: str) -> None:
-    error = refusal(FUNCTION.format(line))
-    assert message in error.message
+def test_errors_in_a_line(line: str, column: int, code: ErrorCode, values: tuple[str, ...]) -> None:
+    error = refusal(FUNCTION.format(line), code, *values)
     assert (error.filename, error.line) == ("f.mlir", 2)
     assert error.column == column, str(error)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "values"),
     [
-        ("module {", "a region of builtin.module has no closing '}'"),
-        ("}", "expected an operation, found '}'"),
-        ("func.func @f(tensor<f32>) { return }", "the arguments of a function with a body need names"),
+        ("module {", text_codes.CLOSING_BRACKET, ("builtin.module", "'}'")),
+        ("}", text_codes.TOKEN, ("'}'",)),
+        ("func.func @f(tensor<f32>) { return }", text_codes.TOKEN, ()),
         (
             "func.func @f(%a: i32) { ^b(%b: i32): return }",
-            "the arguments of this region's first block are declared before its brace",
+            codes.DEFINED_ONCE,
+            (),
         ),
-        ('"x.y"() ({ "x.z"() : () -> () ', "a region of x.y has no closing '}'"),
+        ('"x.y"() ({ "x.z"() : () -> () ', text_codes.CLOSING_BRACKET, ("x.y", "'}'")),
         (
             "module attributes {a = [" + "[" * 500 + "} {}",
-            "attributes and locations are nested more than 50 levels deep",
+            codes.TEXT_NESTING,
+            ("than 50",),
         ),
         (
             "func.func private @f(" + "tuple<" * 500 + ")",
-            "attributes and locations are nested more than 50 levels deep",
+            codes.TEXT_NESTING,
+            ("than 50",),
         ),
-        ("#l = loc(#m)\n#m = loc(#l)", "the location '#l' refers to itself or is nested too deep"),
-        ("{-# dialect_resources: { builtin: { a: 3 } } #-}", "expected a string in quotes for the value of a resource"),
-        ("module attributes {a = <} {}", "expected an attribute, found '<'"),
-        ("module attributes {a = #b.c<(>} {}", "the bracket '>' closes none"),
-        ("module attributes {a = #b.c<(} {}", "the bracket '}' closes none"),
+        ("#l = loc(#m)\n#m = loc(#l)", codes.TEXT_NESTING, ("'#l'",)),
+        ("{-# dialect_resources: { builtin: { a: 3 } } #-}", text_codes.TOKEN, ()),
+        ("module attributes {a = <} {}", text_codes.TOKEN, ("'<'",)),
+        ("module attributes {a = #b.c<(>} {}", text_codes.CLOSING_BRACKET, ("'>'",)),
+        ("module attributes {a = #b.c<(} {}", text_codes.CLOSING_BRACKET, ("'}'",)),
     ],
 )
-def test_errors_in_whole_texts(text: str, message: str) -> None:
-    assert message in refusal(text).message
+def test_errors_in_whole_texts(text: str, code: ErrorCode, values: tuple[str, ...]) -> None:
+    refusal(text, code, *values)
 
 
 def test_values_of_a_region_go_out_of_scope() -> None:
-    error = refusal('"x.y"() ({ %0 = "x.z"() : () -> i32 }) : () -> ()\n"x.w"(%0) : (i32) -> ()')
-    assert (error.line, error.message) == (2, "the value '%0' is not defined here")
+    error = refusal(
+        '"x.y"() ({ %0 = "x.z"() : () -> i32 }) : () -> ()\n"x.w"(%0) : (i32) -> ()', codes.UNDEFINED_NAME, "%0"
+    )
+    assert error.line == 2
 
 
 def test_functions_cannot_capture_values() -> None:
-    assert "not defined here" in refusal('%0 = "x.z"() : () -> i32\nfunc.func @f() { return %0 : i32 }').message
+    text = '%0 = "x.z"() : () -> i32\nfunc.func @f() { return %0 : i32 }'
+    refusal(text, codes.UNDEFINED_NAME, "%0")
 
 
 PIECES = [

@@ -9,9 +9,11 @@ import pytest
 from jax._src.interpreters import mlir as jax_mlir
 from jaxlib.mlir import ir as mlir
 
+from tests.raising import raises
 from tests.stablehlo.bytecode.artifacts import artifact
 from tests.stablehlo.text.comparison import same
 from xlapy.base.element_types import BF16, C64, F32, F64, PRED, S4, S8, S32, S64, U8, Array, PrimitiveType
+from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import read_bytecode
@@ -277,7 +279,7 @@ def test_ulp_differences_are_unsigned() -> None:
     text = "func.func @f(%a: tensor<2xf64>) {{\n" + line + "\n return }}"
     (check,) = [each for each in ir.walk(parse_text(text.format(2**64 - 1))) if each.name == "check.expect_close"]
     assert check.attributes["max_ulp_difference"].value == 2**64 - 1
-    with pytest.raises(ParseError, match="max_ulp_difference does not fit in 64 bits"):
+    with raises(ParseError, codes.INTEGER_RANGE, "max_ulp_difference", "in 64"):
         parse_text(text.format(2**64))
 
 
