@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.passes.runner import assert_unchanged, program, rewritten
+from tests.raising import raises
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes import parse_passes
 
@@ -105,7 +107,7 @@ def test_work_has_a_limit() -> None:
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(InvalidArgumentError, match="option work of pass fold-constants must be at least 0, not -1"):
+    with raises(InvalidArgumentError, codes.PASS_OPTION_VALUE, "fold-constants", "least 0", "not -1"):
         parse_passes("fold-constants{work=-1}")
 
 

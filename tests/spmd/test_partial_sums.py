@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
+from xlapy.base.error_codes import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
@@ -245,7 +247,7 @@ def test_only_sums_may_be_unreduced() -> None:
     text = f"""HloModule m
       ENTRY e {{ x = f32[8] parameter(0), sharding={{{MESH}, [{{}}], unreduced=max{{'x'}}}}
         ROOT r = f32[8] negate(x) }}"""
-    with pytest.raises(UnsupportedError, match=r"unreduced=max.*values whose max is still to be computed; only sums"):
+    with raises(UnsupportedError, codes.UNREDUCED_SUMS, "unreduced=max", "whose max"):
         partition(xla.parse_hlo(text), 4)
 
 

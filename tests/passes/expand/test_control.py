@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.passes.runner import ROUNDING, assert_same_results, program, run_passes
+from tests.raising import raises
+from xlapy.base.error_codes import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.edit import clone_module
 from xlapy.passes.expand.expand import Expand
@@ -72,5 +74,5 @@ def test_concurrent_instructions_run_before_the_done_operation():
 
 @pytest.mark.parametrize("name", ["async-start", "async-update", "copy-start"])
 def test_a_chain_is_expanded_only_as_a_whole(name):
-    with pytest.raises(InvalidArgumentError, match=f"{name} has no expansion: it is expanded with the"):
+    with raises(InvalidArgumentError, codes.EXPANDED_OPERATION, name):
         Expand(ops=(name,))
