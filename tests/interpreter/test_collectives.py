@@ -9,6 +9,12 @@ import numpy as np
 import pytest
 
 from tests.interpreter.runners.replica import floats, lists, make_client, module, run_on_devices
+from tests.raising import raises
+from xlapy.base.error_codes import annotations as annotations_codes
+from xlapy.base.error_codes import collectives as collectives_codes
+from xlapy.base.error_codes import compiling as compiling_codes
+from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ExecutionError, ShapeError, VerificationError
 from xlapy.interpreter import Context, evaluate_computation
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupList, GroupMode, IotaGroups, participants
@@ -57,23 +63,27 @@ def test_participants(groups: Any, mode: GroupMode, replicas: int, partitions: i
 
 
 @pytest.mark.parametrize(
-    ("mode", "message"),
+    ("mode", "values"),
     [
-        (GroupMode.CROSS_REPLICA, r"replica_groups \{\{0,1\},\{2,3\}\} name id 3, but there are 2 replicas"),
-        (GroupMode.CROSS_PARTITION, "name id 3, but there are 1 partitions"),
-        (GroupMode.FLATTENED_ID, "name id 3, but there are 2 devices"),
+        (GroupMode.CROSS_REPLICA, ("replica_groups", "{{0,1},{2,3}}", "id 3", "are 2")),
+        (GroupMode.CROSS_PARTITION, ("id 3", "are 1")),
+        (GroupMode.FLATTENED_ID, ("id 3", "are 2")),
     ],
 )
-def test_participants_beyond_the_device_count_are_rejected(mode: GroupMode, message: str) -> None:
-    with pytest.raises(ShapeError, match=message):
+def test_participants_beyond_the_device_count_are_rejected(mode: GroupMode, values: tuple[str, ...]) -> None:
+    with raises(ShapeError, collectives_codes.PARTICIPANTS, *values):
         participants(PAIRED, mode, 2, 1, 0)
 
 
 @pytest.mark.parametrize(
-    ("ids", "message"), [((0, -1), "name id -1, but there are 2"), ((0, 1, 0), "name an id twice")]
+    ("ids", "code", "values"),
+    [
+        ((0, -1), collectives_codes.PARTICIPANTS, ("id -1", "are 2")),
+        ((0, 1, 0), collectives_codes.GROUP_IDS, ("0,1,0",)),
+    ],
 )
-def test_each_participant_is_listed_once(ids: tuple[int, ...], message: str) -> None:
-    with pytest.raises(ShapeError, match=message):
+def test_each_participant_is_listed_once(ids: tuple[int, ...], code: ErrorCode, values: tuple[str, ...]) -> None:
+    with raises(ShapeError, code, *values):
         participants(GroupList((ids,)), GroupMode.CROSS_REPLICA, 2, 1, 0)
 
 
@@ -132,7 +142,7 @@ def test_all_reduce_with_a_reducer_of_all_operands_at_once() -> None:
     arguments = [[np.array(v, np.float32), np.full(3, d, np.int32)] for d, v in enumerate([[1, 5, 3], [2, 4, 3]])]
     assert lists(run_on_devices(text, arguments)) == [([2.0, 5.0, 3.0], [1, 0, 0])] * 2
     uneven = text.replace("s32[3] parameter(1)", "s32[1] parameter(1)").replace("s32[3]) all", "s32[1]) all")
-    with pytest.raises(ExecutionError, match=r"\(all-reduce\): .* takes equal sizes, given \[3\], \[1\]"):
+    with raises(ExecutionError, codes.REDUCED_SIZES, "(all-reduce)", "[3], [1]"):
         run_on_devices(uneven, [[p, i[:1]] for p, i in arguments])
 
 
@@ -237,24 +247,26 @@ def test_ragged_all_to_all_of_several_updates_keeps_other_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code", "values"),
     [
-        ((2, [0, 2]), "2 rows from row 2 on are not within the 3 rows of input"),
-        ((2, [0, -1]), "2 rows from row -1 on are not within the 3 rows of input"),
-        ((4, [0, 3]), "2 rows from row 3 on are not within the 4 rows of output"),
-        ((3, [1, 1]), r"recv_sizes expect 2 rows of member 0 of the group, it sends 1 \(send_sizes\)"),
+        ((2, [0, 2]), codes.SLICE_BOUNDS, ("2 rows", "row 2", "3 rows")),
+        ((2, [0, -1]), codes.SLICE_BOUNDS, ("2 rows", "row -1", "3 rows")),
+        ((4, [0, 3]), codes.SLICE_BOUNDS, ("2 rows", "row 3", "4 rows")),
+        ((3, [1, 1]), codes.RECEIVED_SIZES, ("recv_sizes", "expect 2", "member 0", "sends 1", "(send_sizes)")),
     ],
 )
-def test_ragged_all_to_all_refuses_rows_that_do_not_exist(change: tuple[int, list[int]], message: str) -> None:
+def test_ragged_all_to_all_refuses_rows_that_do_not_exist(
+    change: tuple[int, list[int]], code: ErrorCode, values: tuple[str, ...]
+) -> None:
     arguments = [ragged([1, 2, 2], [0, 1], [1, 2], [0, 0], [1, 1]), ragged([3, 4, 0], [0, 1], [1, 1], [1, 2], [2, 1])]
     arguments[0][change[0]] = np.array(change[1], np.int32)
-    with pytest.raises(ExecutionError, match=rf"device 1: r \(ragged-all-to-all\): {message}"):
+    with raises(ExecutionError, code, "device 1", "r (ragged-all-to-all)", *values):
         run_on_devices(module(RAGGED, 2), arguments)
 
 
 def test_ragged_all_to_all_takes_integers() -> None:
     text = module(RAGGED.replace("s32", "f32").replace("replica_groups={}", "replica_groups={{0}}"))
-    with pytest.raises(ExecutionError, match="offsets and sizes must be integers, given f32"):
+    with raises(ExecutionError, codes.INTEGER_OFFSETS, "f32"):
         evaluate_computation(Context(), parse_hlo(text).entry_computation, floats([1] * 3, [0] * 4, *[[0, 0]] * 4))
 
 
@@ -265,7 +277,7 @@ def test_all_reduce_in_another_type_than_that_of_the_operands() -> None:
     assert [(float(r), r.dtype) for r in results] == [
         (260.0, bf16)
     ] * 2  # rounded once, because 259 is not a bf16 number
-    with pytest.raises(ExecutionError, match="c64 is reduced with f32, which loses imaginary parts"):
+    with raises(ExecutionError, codes.REDUCED_TYPE, "c64", "f32"):
         run_on_devices(text.replace("bf16", "c64"), [[np.array(1j, np.complex64)]] * 2)
 
 
@@ -346,40 +358,42 @@ def test_one_slice_can_go_to_several_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offsets", "message"),
+    ("offsets", "values"),
     [
-        ([(2, 0), (0, 0), (0, 0)], r"a slice of sizes \[2, 2\] at \[2, 0\] is not within the input of sizes \[3, 2\]"),
-        ([(0, 0), (0, -1), (0, 0)], r".* at \[-1, 0\] is not within the output of sizes \[4, 2\]"),
+        ([(2, 0), (0, 0), (0, 0)], ("[2, 2]", "[2, 0]", "[3, 2]")),
+        ([(0, 0), (0, -1), (0, 0)], ("[-1, 0]", "[4, 2]")),
     ],
 )
-def test_slices_must_be_within_their_buffers(offsets: list[tuple[int, int]], message: str) -> None:
-    with pytest.raises(ExecutionError, match=r"r \(collective-permute\): " + message):
+def test_slices_must_be_within_their_buffers(offsets: list[tuple[int, int]], values: tuple[str, ...]) -> None:
+    with raises(ExecutionError, codes.SLICE_BOUNDS, "r (collective-permute)", *values):
         run_on_devices(module(f"{SLICES} ROOT r = f32[4,2] {PERMUTE_SLICE}", 3), slices(*offsets))
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "message"),
+    ("before", "after", "code", "values"),
     [
         (
             "{{2,2}}",
             "{{2,2},{2,2}}",
-            "2 slice_sizes are not one for each slice; the offsets into each of 1 buffers describe 1",
+            codes.SLICE_COUNT,
+            ("2 slice_sizes", "slice_sizes", "1 buffers", "describe 1"),
         ),
-        ("{{2,2}}", "{{4,2}}", r"a slice of sizes \[4, 2\] of f32\[3,2\] does not fit in f32\[4,2\]"),
-        ("{{2,2}}", "{{2}}", r"a slice of sizes \[2\] of f32\[3,2\] does not fit"),
-        ("f32[3,2]", "s32[3,2]", r"of s32\[3,2\] does not fit in f32\[4,2\]"),
+        ("{{2,2}}", "{{4,2}}", codes.SLICE_SIZES, ("[4, 2]", "f32[3,2]", "f32[4,2]")),
+        ("{{2,2}}", "{{2}}", codes.SLICE_SIZES, ("[2]", "f32[3,2]")),
+        ("f32[3,2]", "s32[3,2]", codes.SLICE_SIZES, ("s32[3,2]", "f32[4,2]")),
         (
             "i = s32[] parameter(2)",
             "j = f32[] parameter(2) i = f32[] negate(j)",
-            "an offset must be an integer, given f32",
+            codes.INTEGER_OFFSETS,
+            ("f32",),
         ),
     ],
 )
-def test_slices_that_do_not_fit_are_refused(before: str, after: str, message: str) -> None:
+def test_slices_that_do_not_fit_are_refused(before: str, after: str, code: ErrorCode, values: tuple[str, ...]) -> None:
     entry = f"{SLICES} ROOT r = f32[4,2] {PERMUTE_SLICE}".replace(before, after)
     if "f32[] negate" in after:
         entry = entry.replace("from = (s32[]", "from = (f32[]")
-    with pytest.raises(VerificationError, match=r"r \(collective-permute\): .*" + message):
+    with raises(VerificationError, code, "r (collective-permute)", *values):
         make_client(3).compile(module(entry, 3))
 
 
@@ -409,15 +423,15 @@ def test_collective_reduce() -> None:
 
 
 @pytest.mark.parametrize(
-    ("roots", "message"),
+    ("roots", "values"),
     [
-        ([[0, 0], [0, 0], [0, 1]], r"different roots: \[\(0, 1\), \(0, 0\), \(0, 0\)\]"),
-        ([[0, 3]] * 3, r"roots are positions in a group of 3 members, given \[0, 3\]"),
-        ([[-1, 0]] * 3, r"given \[-1, 0\]"),
+        ([[0, 0], [0, 0], [0, 1]], ("[(0, 1), (0, 0), (0, 0)]",)),
+        ([[0, 3]] * 3, ("3 members", "[0, 3]")),
+        ([[-1, 0]] * 3, ("[-1, 0]",)),
     ],
 )
-def test_all_members_must_give_the_same_valid_roots(roots: list[list[int]], message: str) -> None:
-    with pytest.raises(ExecutionError, match=message):
+def test_all_members_must_give_the_same_valid_roots(roots: list[list[int]], values: tuple[str, ...]) -> None:
+    with raises(ExecutionError, codes.BROADCAST_ROOT, *values):
         run_on_devices(module(ROOTED.format("collective-broadcast", ""), 3), rooted(*roots))
 
 
@@ -434,49 +448,49 @@ def test_a_single_device_reduces_and_gathers_its_own_operand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "replicas", "partitions", "message"),
+    ("entry", "replicas", "partitions", "code", "values"),
     [
         (
             "ROOT r = f32[4] all-reduce(p), replica_groups={{0,1},{2,3}}, to_apply=add", 2, 1,
-            r"r \(all-reduce\): replica_groups \{\{0,1\},\{2,3\}\} have 4 members, the module has 2 replicas",
+            annotations_codes.GROUP_MEMBERS, ("r (all-reduce)", "replica_groups", "{{0,1},{2,3}}", "have 4", "has 2"),
         ),
         (
             "ROOT r = f32[4] all-reduce(p), replica_groups={{0,1}}, to_apply=add", 3, 1,
-            r"replica_groups \{\{0,1\}\} have 2 members, the module has 3 replicas",
+            annotations_codes.GROUP_MEMBERS, ("replica_groups", "{{0,1}}", "have 2", "has 3"),
         ),
         (
             "ROOT r = f32[12] all-gather(p), replica_groups={}, dimensions={0}", 2, 1,
-            r"dimension 0 of f32\[12\] is not that many times the dimension of f32\[4\], the groups have 2 members",
+            compiling_codes.GROUP_SIZE, ("dimension 0", "f32[12]", "f32[4]", "have 2"),
         ),
         (
             "ROOT r = f32[2] reduce-scatter(p), replica_groups={}, dimensions={0}, to_apply=add", 4, 1,
-            r"dimension 0 of f32\[4\] is not that many times the dimension of f32\[2\], the groups have 4 members",
+            compiling_codes.GROUP_SIZE, ("dimension 0", "f32[4]", "f32[2]", "have 4"),
         ),
         (
             "ROOT r = f32[4] all-to-all(p), replica_groups={}, dimensions={0}", 3, 1,
-            r"dimension 0 of f32\[4\] cannot be divided, the groups have 3 members",
+            compiling_codes.GROUP_SIZE, ("dimension 0", "f32[4]", "have 3"),
         ),
         (
             "ROOT r = (f32[4], f32[4]) all-to-all(p, p), replica_groups={}", 3, 1,
-            "2 operands are not one per member, the groups have 3 members",
+            compiling_codes.GROUP_SIZE, ("2 operands", "have 3"),
         ),
         (
             "z = s32[2] constant({0,0}) ROOT r = f32[4] ragged-all-to-all(p, p, z, z, z, z), replica_groups={}", 3, 1,
-            r"input_offsets s32\[2\] do not have one row per member, the groups have 3 members",
+            compiling_codes.GROUP_SIZE, ("input_offsets", "s32[2]", "have 3"),
         ),
         (
             "ROOT r = f32[4] collective-permute(p), source_target_pairs={{0,2}}", 2, 4,
-            "target 2 of source_target_pairs must be below 2, the number of replicas",
+            annotations_codes.PAIR_MEMBERS, ("target 2", "source_target_pairs", "below 2"),
         ),
         (
             "ROOT r = f32[4] collective-permute(p), channel_id=1, source_target_pairs={{0,2}}", 4, 2,
-            "target 2 of source_target_pairs must be below 2, the number of partitions",
+            annotations_codes.PAIR_MEMBERS, ("target 2", "source_target_pairs", "below 2"),
         ),
     ],
 )  # fmt: skip
 def test_groups_that_do_not_match_the_devices_are_refused(
-    entry: str, replicas: int, partitions: int, message: str
+    entry: str, replicas: int, partitions: int, code: ErrorCode, values: tuple[str, ...]
 ) -> None:
     text = module(f"p = f32[4] parameter(0) {entry}", replicas, partitions)
-    with pytest.raises(VerificationError, match=message):
+    with raises(VerificationError, code, *values):
         make_client(8).compile(text)

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from tests.interpreter.runners.elementwise import evaluate
+from tests.raising import raises
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
+from xlapy.base.error_codes import operands as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.interpreter.elementwise import KERNELS, total_order_key
 from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType
@@ -446,7 +448,7 @@ def test_operands_are_not_written(op: OpDef) -> None:
 
 
 def test_an_unsupported_element_type_is_an_error() -> None:
-    with pytest.raises(UnsupportedError, match=r"sine\.1: not defined for elements of s32"):
+    with raises(UnsupportedError, codes.ELEMENT_TYPE, "sine.1", "s32"):
         KERNELS[opcodes.SINE].apply("sine.1", [np.array([1], np.int32)])
 
 

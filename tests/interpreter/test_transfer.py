@@ -10,7 +10,15 @@ import pytest
 
 import xlapy as xla
 from tests.interpreter.runners.replica import compile_on_devices, floats, lists, make_client, module, run_on_devices
-from xlapy.base.errors import ExecutionError, InvalidArgumentError, VerificationError
+from tests.raising import raises
+from xlapy.base.error_codes import asynchronous as asynchronous_codes
+from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes import compiling as compiling_codes
+from xlapy.base.error_codes import editing as editing_codes
+from xlapy.base.error_codes import interpreting as interpreting_codes
+from xlapy.base.error_codes import running as running_codes
+from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.errors import ExecutionError, InvalidArgumentError, VerificationError, XlaError
 from xlapy.interpreter import Context, evaluate_computation
 from xlapy.interpreter.transfer import parse_pairs
 from xlapy.text import parse_hlo
@@ -50,9 +58,7 @@ def test_copy_start_gives_the_copy_the_operand_and_a_context() -> None:
 )
 def test_an_evaluation_without_a_client_has_neither_host_nor_other_devices(instruction: str, connection: str) -> None:
     text = module(f"t = token[] after-all() x = f32[2] constant({{1, 2}}) ROOT i = {instruction}")
-    with pytest.raises(
-        ExecutionError, match=rf"i \(.*\): the program runs without a connection to {connection}; run it with"
-    ):
+    with raises(ExecutionError, editing_codes.CONNECTION, connection):
         evaluate_computation(Context(), parse_hlo(text, verify=False).entry_computation, [])
 
 
@@ -95,18 +101,18 @@ def test_the_host_may_feed_while_the_program_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
+    ("value", "code", "values"),
     [
-        (np.zeros(3, np.float32), r"i \(infeed\) takes a tuple of 2 elements, given ndarray"),
-        ((np.zeros(3, np.float32), 1), r"i \(infeed\) element 0 takes f32\[2\] \(float32\), given float32\[3\]"),
-        ((np.zeros(2, np.float64), 1), r"takes f32\[2\] \(float32\), given float64\[2\]"),
-        ((np.zeros(2, np.float32), "x"), r"i \(infeed\) element 1 takes an array, given str"),
+        (np.zeros(3, np.float32), codes.ARGUMENT_TUPLE, ("2 elements",)),
+        ((np.zeros(3, np.float32), 1), codes.ARGUMENT_SHAPE, ("element 0", "f32[2]", "(float32)", "float32[3]")),
+        ((np.zeros(2, np.float64), 1), codes.ARGUMENT_SHAPE, ("f32[2]", "(float32)", "float64[2]")),
+        ((np.zeros(2, np.float32), "x"), codes.ARGUMENT_ARRAY, ("element 1",)),
     ],
 )
-def test_infeed_values_must_have_the_declared_shape(value: Any, message: str) -> None:
+def test_infeed_values_must_have_the_declared_shape(value: Any, code: ErrorCode, values: tuple[str, ...]) -> None:
     executable = compile_on_devices(module(DOUBLED))
     executable.devices[0].transfer_to_infeed(value)
-    with pytest.raises(InvalidArgumentError, match=message):
+    with raises(InvalidArgumentError, code, *values):
         xla.block_until_ready(executable())
 
 
@@ -142,7 +148,7 @@ def test_each_device_has_its_own_feeds() -> None:
 
 def test_transfer_from_outfeed_checks_the_shape_and_the_time() -> None:
     device = make_client().devices[0]
-    with pytest.raises(ExecutionError, match=r"outfeed of device 0: nothing came within 0\.01 seconds"):
+    with raises(ExecutionError, running_codes.WAIT_TIMEOUT, "device 0", "0.01"):
         device.transfer_from_outfeed(timeout=0.01)
     text = module("p = f32[2] parameter(0) k = token[] after-all() ROOT o = token[] outfeed(p, k)")
     executable = compile_on_devices(text)
@@ -150,7 +156,7 @@ def test_transfer_from_outfeed_checks_the_shape_and_the_time() -> None:
     executable(*floats([3, 4]))
     shape = executable.program_shape.parameters[0]
     assert np.asarray(executable.devices[0].transfer_from_outfeed(shape)).tolist() == [1, 2]
-    with pytest.raises(InvalidArgumentError, match=r"outfeed of device 0 gives f32\[2\], expected token\[\]"):
+    with raises(InvalidArgumentError, codes.OUTFEED_SHAPE, "device 0", "f32[2]", "token[]"):
         executable.devices[0].transfer_from_outfeed(executable.program_shape.result)
 
 
@@ -175,10 +181,10 @@ def test_transfers_with_the_host_go_by_channel() -> None:
     device.transfer_to_channel(4, [9.0, 9.0])
     assert np.asarray(executable()).tolist() == [-2, -3]
     assert np.asarray(device.transfer_from_channel(4)).tolist() == [4, 9]
-    with pytest.raises(ExecutionError, match="channel 3 of device 0: nothing came within 0 seconds"):
+    with raises(ExecutionError, running_codes.WAIT_TIMEOUT, "channel 3", "device 0", "within 0"):
         device.transfer_from_channel(3, timeout=0)
     device.transfer_to_channel(3, [2.0])
-    with pytest.raises(InvalidArgumentError, match=r"w \(recv-done\) takes f32\[2\] \(float32\), given float32\[1\]"):
+    with raises(InvalidArgumentError, codes.ARGUMENT_SHAPE, "w (recv-done)", "f32[2]", "(float32)", "float32[1]"):
         xla.block_until_ready(executable())
 
 
@@ -269,29 +275,29 @@ def test_a_transfer_in_a_loop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "devices", "message"),
+    ("text", "devices", "code", "values"),
     [
-        (exchange("{{0,2}}", replicas=2), 2, r"^[sv] \(.*\): .* name id 2, but there are 2 replicas"),
-        (exchange("{{0,1}}", ", channel_id=1", replicas=2), 2, "name id 1, but there are 1 partitions"),
-        (exchange("0,1", replicas=2), 2, r"must be pairs such as \{\{0,1\},\{1,0\}\}, given "),
-        (module(PLAIN, 2), 2, "device . and device . both (send|receive) on the channel, which joins two devices"),
+        (exchange("{{0,2}}", replicas=2), 2, compiling_codes.PAIR_IDS, ("id 2", "are 2")),
+        (exchange("{{0,1}}", ", channel_id=1", replicas=2), 2, compiling_codes.PAIR_IDS, ("id 1", "are 1")),
+        (exchange("0,1", replicas=2), 2, interpreting_codes.PAIR_LIST, ("{{0,1},{1,0}}",)),
+        (module(PLAIN, 2), 2, running_codes.CHANNEL_ENDS, ("two devices",)),
     ],
 )
-def test_senders_and_receivers_must_be_known(text: str, devices: int, message: str) -> None:
-    with pytest.raises((ExecutionError, VerificationError), match=message):
+def test_senders_and_receivers_must_be_known(text: str, devices: int, code: ErrorCode, values: tuple[str, ...]) -> None:
+    with raises(XlaError, code, *values):
         run_on_devices(text, [floats([0, 0])] * devices)
 
 
 def test_sent_values_must_have_the_shape_of_the_recv() -> None:
     received = PLAIN[PLAIN.index("v =") :]
     text = module(PLAIN.replace(received, received.replace("f32[2]", "f32[3]")))
-    with pytest.raises(ExecutionError, match=r"w \(recv-done\): f32\[2\] was sent, f32\[3\] is expected"):
+    with raises(ExecutionError, running_codes.TRANSFER_SHAPE, "w (recv-done)", "f32[2]", "f32[3]"):
         run_on_devices(text, [floats([1, 2])])
 
 
 def test_a_transfer_is_done_once() -> None:
     text = module(PLAIN.replace("ROOT r =", "w2 = (f32[2], token[]) recv-done(v), channel_id=1 ROOT r ="))
-    with pytest.raises(VerificationError, match=r"v \(recv\): must be read exactly once, .* 2 readers \(w, w2\)"):
+    with raises(VerificationError, asynchronous_codes.ASYNC_READER, "v (recv)", "2 readers (w, w2)"):
         run_on_devices(text, [floats([1, 2])])
 
 

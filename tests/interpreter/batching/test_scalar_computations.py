@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 import xlapy as xla
+from tests.raising import raises
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.computation import Computation
 from xlapy.interpreter import Context, evaluate_computation
@@ -223,7 +224,7 @@ class TestLoops:
     def test_a_canceled_run_stops(self):
         context = Context()
         context.canceled.set()
-        with pytest.raises(ExecutionError, match="canceled in main"):
+        with raises(ExecutionError, codes.CANCELED, "main"):
             apply_scalar_computation(context, computation(self.COLLATZ), [np.array([27], np.int32)])
 
 
