@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.extraction import kernel_fingerprint, kernel_module
 from xlapy.codegen.plan import DemandedPlan, KernelPlan, record_plan
@@ -85,9 +87,8 @@ ENTRY = json.loads(KERNELS[0].line)
 def test_malformed_files_are_errors_that_name_the_kernel(text, parts):
     if not isinstance(text, str):
         text = json.dumps({"format": "xlapy tuning 1", "kernels": text})
-    with pytest.raises(InvalidArgumentError) as caught:
+    with raises(InvalidArgumentError, codes.TUNING_FILE, "some.tuning", *parts):
         parse_tuning(text, "some.tuning")
-    assert all(part in str(caught.value) for part in ["some.tuning", *parts]), str(caught.value)
 
 
 DOT = """HloModule m

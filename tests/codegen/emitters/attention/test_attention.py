@@ -14,6 +14,8 @@ import pytest
 
 import xlapy as xla
 from tests.cpu.instruction_sets import ISAS, limited_to
+from tests.raising import raises
+from xlapy.base.error_codes import compiling as codes
 from xlapy.codegen.region import region_of
 from xlapy.codegen.strategies import choose_plan, emit_kernels
 from xlapy.codegen.target import Target
@@ -104,7 +106,7 @@ def test_blocks_of_a_task_do_not_change_bits(dtype: Any):
     wanted = result(64, 1)
     for queries, blocks in ((16, 1), (16, 4), (24, 100), (150, 1)):
         np.testing.assert_array_equal(result(queries, blocks), wanted, strict=True)
-    with pytest.raises(xla.XlaError, match="blocks_per_task"):
+    with raises(xla.XlaError, codes.KERNEL_PLAN, "blocks_per_task"):
         result(16, 0)
 
 

@@ -13,6 +13,8 @@ import xlapy as xla
 from tests.codegen.emitters.matmul.test_dot import dot_text, product
 from tests.codegen.emitters.matmul.test_term_groups import DTYPES, exact_product, operands, random_array
 from tests.cpu.instruction_sets import compile_for, limited_to, stages_for
+from tests.raising import raises
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.plan import KernelPlan
 from xlapy.codegen.region import region_of
@@ -108,13 +110,13 @@ def test_machine_code_uses_tiles_if_the_processor_has_them():
 
 
 @pytest.mark.parametrize(
-    "parameter, value, problem",
-    [("kc_inner", 1000, "there are 35 factors"), ("mc_tiles", 1 << 14, "exceed"), ("row_tiles", 3, "row_tiles")],
+    ("parameter", "value", "values"),
+    [("kc_inner", 1000, ("kc_inner", "35")), ("mc_tiles", 1 << 14, ("mc_tiles",)), ("row_tiles", 3, ("row_tiles",))],
 )
-def test_impossible_parameters_are_refused(parameter, value, problem):
+def test_impossible_parameters_are_refused(parameter, value, values: tuple[str, ...]):
     config = f', backend_config={{"kernel_plan":{{"strategy":"tile-gemm","{parameter}":{value}}}}}\n}}'
     text = product(18, 70, 33, "nn", ("bf16", "bf16", "f32")).rstrip().removesuffix("}").rstrip() + config
-    with pytest.raises(InvalidArgumentError, match=problem):
+    with raises(InvalidArgumentError, codes.KERNEL_PLAN, *values):
         compile_for("AMX", text)
 
 
