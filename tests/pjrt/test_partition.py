@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
 import xlapy as xla
+from tests.raising import raises
 from tests.stablehlo.bytecode.artifacts import artifact, mixed_artifact
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.compile.program_loader import PartitionedProgram, load_program
 
@@ -110,7 +111,7 @@ def test_programs_for_one_device() -> None:
 
 
 def test_damaged_programs() -> None:
-    with pytest.raises(InvalidArgumentError, match="the program cannot be read as StableHLO"):
+    with raises(InvalidArgumentError, codes.PROGRAM_TEXT):
         load_program(b"ML\xefR sdy", "mlir", 4)
 
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.error_codes.code import split_code
+from xlapy.base.error_codes.running import FOREIGN_ERROR
+from xlapy.base.errors import XlaError
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import ENTRIES, EXTENSION_HEADER_BYTES, EXTENSIONS, HEADER_BYTES, least_size, structure
 from xlapy.pjrt.objects.platform import platform
@@ -18,12 +21,17 @@ F32, S32 = 11, 4
 """PJRT's numbers of element types."""
 
 
-class PjrtError(Exception):
-    """An error that an entry returned."""
+class PjrtError(XlaError):
+    """An error that an entry returned.
 
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code, self.message = code, message
+    status: the code of absl::Status. code: the code at the end of the message; FOREIGN_ERROR if the client gave
+    a message without one.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(split_code(message)[1] or FOREIGN_ERROR, message)
+        self.status = status
+        self.args = (f"{status}: {message}",)
 
 
 def call(name: str, **values: int) -> Any:

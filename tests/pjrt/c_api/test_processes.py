@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.pjrt.c_api.calls import PjrtError, call
+from tests.raising import raises
+from xlapy.base.error_codes.devices import PROCESSES
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.objects.platform import platform
 
@@ -32,9 +34,9 @@ def test_a_client_of_one_process():
 
 @pytest.mark.parametrize("processes", [2, 1 << 40])
 def test_several_processes_are_refused(processes):
-    with pytest.raises(PjrtError, match=f"xlapy runs in one process, but .* num_processes={processes}; use") as raised:
+    with raises(PjrtError, PROCESSES, f"num_processes={processes}") as raised:
         create_client(node_id=0, num_nodes=processes)
-    assert raised.value.code == 12
+    assert raised.value.status == 12
 
 
 def test_the_states_of_processes_are_accepted():

@@ -17,6 +17,8 @@ from tests.pjrt.c_api.calls import (
     default_memory,
     raise_error,
 )
+from tests.raising import raises
+from xlapy.base.error_codes import pjrt as codes
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import ENTRIES, EXTENSIONS, HEADER_BYTES, fields, least_size
 from xlapy.pjrt.native.implementations import REFUSED, implementation_of
@@ -63,9 +65,9 @@ def test_null_arguments_are_refused(name):
     if name in WITHOUT_RESULT:
         assert error is None
         return
-    with pytest.raises(PjrtError) as raised:
+    with raises(PjrtError, codes.STRUCTURE_SIZE) as raised:
         raise_error(error)
-    assert raised.value.code == 3 and raised.value.message.startswith(f"PJRT_{name}: struct_size is less than")
+    assert raised.value.status == 3 and raised.value.message.startswith(f"PJRT_{name}: struct_size is less than")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -75,7 +77,7 @@ def test_arguments_of_an_older_api_are_refused(name):
     error = call_with(name, ctypes.addressof(words))
     assert list(words) == [size - 1, *[0xDEAD] * (size // 8)]
     if name not in WITHOUT_RESULT:
-        with pytest.raises(PjrtError, match=f"struct_size is less than {size}"):
+        with raises(PjrtError, codes.STRUCTURE_SIZE, f"PJRT_{name}", f"less than {size}"):
             raise_error(error)
 
 
@@ -87,16 +89,16 @@ def test_null_handles_are_refused_or_destroyed(name):
     try:
         call(name)
     except PjrtError as error:
-        assert 1 <= error.code <= 16
+        assert 1 <= error.status <= 16
         assert error.message
         assert not name.endswith("_Destroy") or name in REFUSED
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_refused_entries_say_why(name):
-    with pytest.raises(PjrtError) as raised:
+    with raises(PjrtError, codes.UNSUPPORTED_ENTRY) as raised:
         call(name)
-    assert raised.value.code == 12
+    assert raised.value.status == 12
     assert raised.value.message == f"PJRT_{name} is not supported: {REFUSED[name]}"
 
 
@@ -120,5 +122,5 @@ def test_entries_with_a_handle_and_nothing_else(name, executable):
     try:
         call(name, **{field: handles[field] for field in first if field in handles})
     except PjrtError as error:
-        assert 1 <= error.code <= 16
+        assert 1 <= error.status <= 16
         assert error.message

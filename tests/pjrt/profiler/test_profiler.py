@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.pjrt.test_native import call, elements, host_buffer
+from xlapy.base.error_codes.pjrt import HANDLE, PROFILER_STATE
 from xlapy.base.errors import UnsupportedError
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import PROFILER_ENTRIES, least_size, structure
@@ -153,18 +154,21 @@ def test_the_profile_of_a_program(program):
 
 def test_calls_in_the_wrong_order_are_errors(program):
     first, second = session(), session()
-    assert ask("Stop", profiler=first) == (3, "the profiler has not been started")
+    assert ask("Stop", profiler=first) == (3, f"the profiler has not been started [{PROFILER_STATE}]")
     ask("Start", profiler=first)
-    assert ask("Start", profiler=first) == (3, "the profiler has been started already")
+    assert ask("Start", profiler=first) == (3, f"the profiler has been started already [{PROFILER_STATE}]")
     assert ask("Start", profiler=second) == (
         3,
-        "a trace is being taken: there is one at a time in a process",
+        f"a trace is being taken: there is one at a time in a process [{PROFILER_STATE}]",
     )
-    assert ask("CollectData", profiler=first) == (3, "the profiler must be stopped before its data is collected")
+    assert ask("CollectData", profiler=first) == (
+        3,
+        f"the profiler must be stopped before its data is collected [{PROFILER_STATE}]",
+    )
     run(program, np.ones(300, np.float32))
     ask("Destroy", profiler=first)
     assert native().instrumented_executable(program.record.address) is None and tracing.current() is None
-    assert ask("CollectData", profiler=first) == (3, f"there is no profiler {first:#x}")
+    assert ask("CollectData", profiler=first) == (3, f"there is no profiler {first:#x} [{HANDLE}]")
     ask("Destroy", profiler=first)
     ask("Start", profiler=second)
     ask("Stop", profiler=second)
