@@ -66,10 +66,10 @@ types: $(VENV)/.dev
 
 check: lint types test
 
-# Rewrites docs/ops.md from the operation registry and docs/builder.md from the builder's functions.
+# Rewrites docs/reference/ops.md from the operation registry and docs/reference/builder.md from the builder's functions.
 docs: $(VENV)/.demo
-	$(BIN)/xlapy ops --markdown > docs/ops.md.new && mv docs/ops.md.new docs/ops.md
-	$(BIN)/xlapy ops --builder > docs/builder.md.new && mv docs/builder.md.new docs/builder.md
+	$(BIN)/xlapy ops --markdown > docs/reference/ops.md.new && mv docs/reference/ops.md.new docs/reference/ops.md
+	$(BIN)/xlapy ops --builder > docs/reference/builder.md.new && mv docs/reference/builder.md.new docs/reference/builder.md
 
 clean:
 	rm -rf $(VENV) jax-tests demo-output fuzz-output bench-output build dist *.egg-info

@@ -1,4 +1,4 @@
-"""The steps of docs/add-an-op.md, done on a copy of the package, add an operation that works everywhere."""
+"""The steps of docs/how-to/add-an-op.md, done on a copy of the package, add an operation that works everywhere."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def follow(page: str, root: Path) -> int:
 
 def test_the_page_can_be_followed(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "xlapy", tmp_path / "xlapy", ignore=shutil.ignore_patterns("__pycache__"))
-    assert follow((ROOT / "docs" / "add-an-op.md").read_text(), tmp_path) == 10
+    assert follow((ROOT / "docs" / "how-to" / "add-an-op.md").read_text(), tmp_path) == 10
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

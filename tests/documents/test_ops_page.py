@@ -1,4 +1,4 @@
-"""docs/ops.md is the output of `make docs`, and each operation's section has the facts that readers look up."""
+"""docs/reference/ops.md is the output of `make docs`, and each section has the facts that readers look up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlapy.opcodes.registry import REGISTRY, OpDef
 from xlapy.testing.accepted_types import accepted_types, describe, operand_names
 from xlapy.tools.ops.ops_page import builders, page, section
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "ops.md"
 every_op = pytest.mark.parametrize("op", sorted(REGISTRY.values(), key=lambda op: op.name), ids=lambda op: op.name)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _NAMED = re.compile(r"`((?:xlapy|tests|benchmarks|examples|docs)/[\w/.-]*)`")
 """A path from the root of the repository, in backquotes."""
@@ -25,7 +25,7 @@ def named_paths(text: str) -> list[Path]:
     return paths + [ROOT / "xlapy" / found for found in inside]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_paths_exist(page: Path) -> None:
     missing = [
         path for path in named_paths(page.read_text()) if not path.exists() and not path.with_suffix(".py").exists()

@@ -1,4 +1,4 @@
-"""docs/builder.md: the counterpart of each public name of XLA's xla_builder.h, or the reason why there is none.
+"""docs/reference/builder.md: the counterpart of each public name of XLA's xla_builder.h, or why there is none.
 
 Responsible for the list of names and the format of the page. The signatures come from the functions themselves.
 """
@@ -190,7 +190,7 @@ _TITLES = {
 
 
 def markdown() -> str:
-    """Returns docs/builder.md."""
+    """Returns docs/reference/builder.md."""
     groups = sections()
     lines = [
         "# The builder, name by name",

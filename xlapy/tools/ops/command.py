@@ -1,4 +1,4 @@
-"""`xlapy ops`: shows the operations and the platforms that run them; also writes docs/ops.md and docs/builder.md.
+"""`xlapy ops`: shows the operations and the platforms that run them; also writes pages of docs/reference.
 
 Responsible for the command and its table. The facts come from the op registry and the platforms' tables of rules.
 """
@@ -19,8 +19,8 @@ from xlapy.tools.ops.support import TABLES, refusal_of
 @click.argument("name", required=False)
 @click.option("--family", help="Show only the operations of one family.")
 @click.option("--lacking", metavar="PLATFORM", help="Show only operations that a platform does not run, and why.")
-@click.option("--markdown", is_flag=True, help="Print docs/ops.md.")
-@click.option("--builder", is_flag=True, help="Print docs/builder.md.")
+@click.option("--markdown", is_flag=True, help="Print docs/reference/ops.md.")
+@click.option("--builder", is_flag=True, help="Print docs/reference/builder.md.")
 def ops(name: str | None, family: str | None, lacking: str | None, markdown: bool, builder: bool) -> None:
     """Show one operation (constraints, element types, examples), or list all operations and the platforms that run
     them.

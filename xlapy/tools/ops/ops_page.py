@@ -1,4 +1,4 @@
-"""docs/ops.md and `xlapy ops NAME`: one section per operation.
+"""docs/reference/ops.md and `xlapy ops NAME`: one section per operation.
 
 Responsible for the format of a section and of the page. The facts come from the definitions, the examples, the
 builder's functions, the platforms' tables of rules, and from probing the shape rules for the accepted element types.
@@ -46,7 +46,7 @@ number becomes. Definitions of collectives take the operands of all members of a
 
 
 def page() -> str:
-    """Returns docs/ops.md."""
+    """Returns docs/reference/ops.md."""
     sections: list[str] = []
     index: list[str] = []
     for family in FAMILIES:
