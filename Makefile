@@ -66,10 +66,9 @@ types: $(VENV)/.dev
 
 check: lint types test
 
-# Rewrites docs/reference/ops.md from the operation registry and docs/reference/builder.md from the builder's functions.
+# Writes the generated pages of docs/reference.
 docs: $(VENV)/.demo
-	$(BIN)/xlapy ops --markdown > docs/reference/ops.md.new && mv docs/reference/ops.md.new docs/reference/ops.md
-	$(BIN)/xlapy ops --builder > docs/reference/builder.md.new && mv docs/reference/builder.md.new docs/reference/builder.md
+	$(BIN)/python -m docs.generate
 
 clean:
 	rm -rf $(VENV) jax-tests demo-output fuzz-output bench-output build dist *.egg-info

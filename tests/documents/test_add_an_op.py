@@ -18,7 +18,7 @@ from xlapy import opcodes, ops
 from xlapy.testing.samples import samples_of
 from xlapy.testing.examples import examples_of, refusals_of
 from xlapy.tools.ops.command import support_of
-from xlapy.tools.ops.ops_page import section
+from xlapy.tools.ops.ops_page import page
 
 b = xla.XlaBuilder("m")
 ops.softsign(ops.parameter(b, 0, xla.Shape.parse("f32[3]"), "x"))
@@ -39,8 +39,8 @@ assert support_of("interpreter", opcodes.SOFTSIGN) == "yes"
 (example,) = [each for each in examples_of("elementwise") if each.op == "softsign"]
 assert xla.Client("interpreter").compile(example.module) is not None
 assert len([each for each in refusals_of("elementwise") if each.op == "softsign"]) == 2
-assert "| `operand` | floating-point |" in section(opcodes.SOFTSIGN)
-assert "    return a / (1 + abs(a))" in section(opcodes.SOFTSIGN)
+assert "| `operand` | floating-point |" in page(opcodes.SOFTSIGN)
+assert "    return a / (1 + abs(a))" in page(opcodes.SOFTSIGN)
 print("done")
 """
 

@@ -1,4 +1,4 @@
-"""The examples in docs/reference/ops.md have the values shown there, and every constraint listed there is enforced."""
+"""The examples in docs/reference/ops have the values shown there, and every constraint listed there is enforced."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, get_overloads
+from typing import Any
 
 from xlapy import ops
 from xlapy.builder import XlaBuilder
 from xlapy.opcodes.attributes.dimensions import ConvDimensions
+from xlapy.tools.ops.signatures import signatures_of
 
 _FUNCTIONS = """
 Parameter ConstantLiteral ConstantR0 ConstantR1 ConstantR2 ConstantFromArrayWithLayout ConstantFromArray
@@ -221,29 +221,4 @@ def _summary(function: Callable[..., Any]) -> str:
 
 
 def _shown(given: Counterpart) -> str:
-    if isinstance(given, str):
-        return given
-    forms = get_overloads(given.function) or [given.function]
-    return "<br>".join(f"`{given.name}{_signature(form)}`" for form in forms)
-
-
-def _signature(function: Callable[..., Any]) -> str:
-    """Returns a signature without types and self: `(lhs, rhs, broadcast_dimensions=())`."""
-    given = inspect.signature(function).parameters.values()
-    bare = [p.replace(annotation=p.empty, default=_Default.of(p.default)) for p in given if p.name != "self"]
-    return str(inspect.Signature(bare))
-
-
-class _Default(str):
-    """A default value, printed as in source code."""
-
-    __slots__ = ()
-
-    @staticmethod
-    def of(value: object) -> object:
-        if value is inspect.Parameter.empty:
-            return value
-        return _Default(f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value))
-
-    def __repr__(self) -> str:
-        return str(self)
+    return given if isinstance(given, str) else signatures_of(given.name, given.function, "<br>")

@@ -1,0 +1,38 @@
+"""Writes the pages of docs/reference that are generated: `python -m docs.generate` (`make docs`).
+
+Responsible for which files are written. The text of each page comes from the module that knows its facts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.pjrt.c_api import entries_page
+from xlapy.tools.ops import builder_page, ops_page
+
+REFERENCE = Path(__file__).parent / "reference"
+
+
+def pages() -> dict[str, str]:
+    """Returns the text of every generated page by its path in docs/reference."""
+    return {
+        **{f"ops/{name}": text for name, text in ops_page.pages().items()},
+        "builder.md": builder_page.markdown(),
+        "pjrt-entries.md": entries_page.page(),
+    }
+
+
+def write(folder: Path = REFERENCE) -> None:
+    """Writes the pages, and removes pages of operations that no longer exist."""
+    written = pages()
+    for path in (folder / "ops").glob("*.md"):
+        if f"ops/{path.name}" not in written:
+            path.unlink()
+    for name, text in written.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    write()
