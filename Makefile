@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-all test-jax fuzz stress bench peers lint types check docs clean
+.PHONY: demo test test-all test-jax fuzz stress bench peers lint types check docs site clean
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -59,7 +59,7 @@ peers: $(VENV)/.bench
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check xlapy tests benchmarks examples
+	$(BIN)/ruff format --check xlapy tests benchmarks examples docs
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
@@ -67,8 +67,12 @@ types: $(VENV)/.dev
 check: lint types test
 
 # Writes the generated pages of docs/reference.
-docs: $(VENV)/.demo
+docs: $(VENV)/.dev
 	$(BIN)/python -m docs.generate
+
+# Builds the site of the documentation: build/site/index.html. Warnings are errors.
+site: $(VENV)/.dev
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -d build/site-cache docs build/site
 
 clean:
 	rm -rf $(VENV) jax-tests demo-output fuzz-output bench-output build dist *.egg-info

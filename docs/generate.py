@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docs.generators import command_line, flags, functions
 from tests.pjrt.c_api import entries_page
 from xlapy.tools.ops import builder_page, ops_page
 
@@ -17,7 +18,10 @@ def pages() -> dict[str, str]:
     """Returns the text of every generated page by its path in docs/reference."""
     return {
         **{f"ops/{name}": text for name, text in ops_page.pages().items()},
+        "api/functions.md": functions.page(),
         "builder.md": builder_page.markdown(),
+        "command-line.md": command_line.page(),
+        "flags.md": flags.page(),
         "pjrt-entries.md": entries_page.page(),
     }
 

@@ -49,19 +49,13 @@ row-major order, `number(x)` is the number that an element stands for, and `elem
 number becomes. Definitions of collectives take the operands of all members of a group and return one result per member.
 """
 
-_TOCTREE = """\
-```{toctree}
-:hidden:
-:glob:
-
-*
-```
-"""
+_BACK = "\n[All operations](index.md)\n"
+"""The last line of a page of the site."""
 
 
 def pages() -> dict[str, str]:
     """Returns the files of docs/reference/ops: `index.md`, and one for each operation."""
-    return {"index.md": index(), **{f"{op.name}.md": page(op) for op in REGISTRY.values()}}
+    return {"index.md": index(), **{f"{op.name}.md": page(op) + _BACK for op in REGISTRY.values()}}
 
 
 def index() -> str:
@@ -71,7 +65,7 @@ def index() -> str:
         members = sorted((op for op in REGISTRY.values() if op.family == family), key=lambda op: op.name)
         rows = [(f"[{op.name}]({op.name}.md)", op.summary) for op in members]
         parts += [f"## {family.capitalize()}\n", f"{_table(('operation', 'what it computes'), rows)}\n"]
-    return "\n".join([*parts, _TOCTREE])
+    return "\n".join(parts)
 
 
 def _support_line(platform: str) -> str:
