@@ -24,6 +24,7 @@ extensions = [
 ]
 exclude_patterns = ["extensions", "generators"]
 linked_pages = ["reference/ops/*"]  # by their index, which is in the navigation
+autodoc_inherit_docstrings = False
 smartquotes = False  # quotes in prose are often quotes of text
 
 myst_enable_extensions = ["colon_fence", "deflist"]

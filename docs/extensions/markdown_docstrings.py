@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_NAME = re.compile(r"[A-Za-z_][\w.]*(?:\(\))?")
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
 _PIECES = re.compile(r"(`+)(.+?)\1", re.DOTALL)
 _ESCAPED = re.compile(r"([\\*`|]|(?<=\w)_(?!\w)|(?<!\w)_(?=\w))")
 """Characters of plain text that reStructuredText would read as markup."""
@@ -65,8 +65,10 @@ def _escaped(paragraph: str) -> str:
 
 def _code_span(found: re.Match[str]) -> str:
     code = " ".join(found[2].split())
-    role = ":py:obj:" if _NAME.fullmatch(code) else ":code:" if "`" not in code else ""
-    return f"{role}`{code}`\\ " if role == ":py:obj:" else f"``{code}``\\ "
+    if _NAME.fullmatch(code) is None:
+        return f"``{code}``\\ "
+    anywhere = "." if code[0].isupper() else ""  # classes are found in all modules, others in that of the docstring
+    return f":py:obj:`{anywhere}{code}`\\ "
 
 
 def _separated(paragraph: str) -> str:

@@ -90,6 +90,7 @@ def test_docstrings_are_read_as_markdown() -> None:
     assert restructured("Takes `x` and `f(x)`: a*b, and_, `a | b`.") == (
         "Takes :py:obj:`x`\\  and ``f(x)``\\ : a\\*b, and\\_, ``a | b``\\ ."
     )
+    assert restructured("See `Shape`.") == "See :py:obj:`.Shape`\\ ."
     assert restructured("First:\n- one\n  more\n- two") == "First:\n\n- one\n  more\n- two"
     assert restructured("An example:\n\n>>> f(`x`)\n1") == (
         "An example:\n\n.. code-block:: pycon\n\n   >>> f(`x`)\n   1"

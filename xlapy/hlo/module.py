@@ -95,7 +95,16 @@ class ModuleConfig:
 
 @checked_class
 class Module:
-    """A program: named computations, one of them the entry."""
+    """A program: named computations, one of them the entry.
+
+    >>> module = xla.parse_hlo("HloModule double  ENTRY e { x = f32[3] parameter(0)  ROOT y = f32[3] add(x, x) }")
+    >>> module
+    <Module double: 1 computations, 2 instructions>
+    >>> module.entry_computation.root_instruction.op.name
+    'add'
+    >>> xla.Module.from_proto(module.to_proto()).to_text() == module.to_text()
+    True
+    """
 
     __slots__ = ("_computations", "computation_names", "config", "entry", "instruction_names", "name", "stack_frames")
 
