@@ -44,7 +44,7 @@ def check_page(name: str) -> int:
         if expected is not None:
             shown += 1
             lines = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
-            assert re.fullmatch(_pattern(expected), lines), f"{code}\nprinted\n{printed}"
+            assert re.fullmatch(pattern_of(expected), lines), f"{code}\nprinted\n{printed}"
     return shown
 
 
@@ -63,7 +63,7 @@ def _printed_by_commands(code: str) -> str:
     return printed.getvalue()
 
 
-def _pattern(expected: str) -> str:
+def pattern_of(expected: str) -> str:
     """Returns a pattern for the output, in which trailing spaces of lines are removed."""
     return "".join(r"(?:[^\n]*\n)*?" if line.strip() == "..." else _line(line) for line in expected.splitlines())
 

@@ -49,7 +49,9 @@ _DATA_MOVEMENT = frozenset({
     opcodes.CONCATENATE, opcodes.DYNAMIC_SLICE, opcodes.DYNAMIC_UPDATE_SLICE, opcodes.PAD, opcodes.REVERSE,
     opcodes.SLICE, opcodes.TRANSPOSE,
 })  # fmt: skip
-_DIVISIONS = frozenset({opcodes.DIVIDE, opcodes.SQRT, opcodes.RSQRT})
+_DIVISIONS = frozenset({
+    opcodes.DIVIDE, opcodes.RSQRT, opcodes.SQRT,
+})  # fmt: skip
 TRANSCENDENTAL = frozenset({
     opcodes.ACOS, opcodes.ACOSH, opcodes.ASIN, opcodes.ASINH, opcodes.ATAN, opcodes.ATAN2, opcodes.ATANH, opcodes.CBRT,
     opcodes.COSH, opcodes.COSINE, opcodes.ERF, opcodes.EXPONENTIAL, opcodes.EXPONENTIAL_MINUS_ONE, opcodes.LOG,

@@ -64,9 +64,8 @@ def decomposed(write: Writer, instruction: Instruction) -> Instruction:
     written: dict[Instruction, Instruction] = {}
     for inner in decomposition:
         operands = [written[each] for each in inner.operands]
+        shape = inner.shape if inner.op.infer is None else None
         written[inner] = (
-            operand
-            if is_parameter(inner)
-            else write.add(inner.op, *operands, attributes=inner.attributes, shape=inner.shape)
+            operand if is_parameter(inner) else write.add(inner.op, *operands, attributes=inner.attributes, shape=shape)
         )
     return written[decomposition.root_instruction]
