@@ -27,7 +27,7 @@ from tests.documents.pages import ROOT, pattern_of
 
 _BLOCK = re.compile(r"^```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 _OPTION = re.compile(r' (title|after)="((?:[^"\\]|\\.)*)"')
-_COPIED = ("xlapy", "tests", "examples", "pyproject.toml")
+_COPIED = ("xlapy", "tests", "docs", "examples", "pyproject.toml")
 
 
 @dataclass(frozen=True)
