@@ -76,3 +76,9 @@ site: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) jax-tests demo-output fuzz-output bench-output build dist *.egg-info
+
+# The pages of docs/reference whose text has templates in docs/_generate: the operation semantics, and broadcasting.
+.PHONY: reference-pages
+docs: reference-pages
+reference-pages: $(VENV)/.demo
+	$(BIN)/python -m docs._generate
