@@ -29,7 +29,9 @@ from enum import Enum
 from typing import Any, get_overloads
 
 from docs._generate.examples import HERE, preamble, with_output
-from xlapy import ops
+from xlapy import opcodes, ops
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
 from xlapy.opcodes.registry import OpDef, lookup
 from xlapy.reference import definition_of
 from xlapy.stablehlo.export.core.rules import RULES as STABLEHLO
@@ -220,7 +222,28 @@ def _arguments(section: Section) -> str:
     if unknown:
         raise ValueError(f"{section.heading}: no function has the arguments {', '.join(sorted(unknown))}")
     rows = [(f"`{name}`", _type(annotation), _meaning(section, name)) for name, annotation in types.items()]
-    return f"```python\n{code}\n```\n\n{_table(('argument', 'type', 'meaning'), rows)}"
+    return f"```python\n{code}\n```\n\n{_table(('argument', 'type', 'meaning'), rows)}\n\n{_result(section)}"
+
+
+def _result(section: Section) -> str:
+    """Returns the shape of the result of an elementwise operation, if the text of the section does not give it."""
+    (op, *_) = section.ops
+    if not op.elementwise or any(line.startswith("**Result.**") for line in section.lines):
+        return ""
+    dimensions = "the operand" if op.arity.maximum == 1 else "the operands after [broadcasting](../broadcasting.md)"
+    if op is opcodes.COMPARE:
+        return f"**Result.** `pred`, with the dimensions of {dimensions}."
+    if op.arity.maximum > 1:
+        return f"**Result.** The dimensions of {dimensions}, and their element type."
+    return f"**Result.** The shape of the operand{'; complex elements give real ones' * _gives_real(op)}."
+
+
+def _gives_real(op: OpDef) -> bool:
+    """Returns whether an operation of one operand gives real results for complex elements."""
+    try:
+        return not op.result_shape([Shape.parse("c64[]")]).element_type.is_complex
+    except ShapeError:
+        return False
 
 
 def _forms(function: Callable[..., Any]) -> list[Callable[..., Any]]:

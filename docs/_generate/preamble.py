@@ -25,7 +25,7 @@ def show(*results):
 
 
 def show_replicas(result, *arguments):
-    """Runs a computation on one replica per argument: the value of its parameter 0."""
+    """Runs a computation on replicas; each argument is the parameter 0 of one."""
     count = len(arguments)
     client = xla.Client("reference", devices=count)
     program = client.compile(result.builder.build(result), num_replicas=count)
