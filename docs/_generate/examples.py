@@ -36,6 +36,11 @@ def shown(code: str) -> str:
     return f"```python\n{code}```\n" + (f"\n```text\n{output}```\n" if output else "")
 
 
+def python_blocks(markdown: str) -> list[str]:
+    """Returns the code of the python blocks of a text."""
+    return _BLOCK.findall(markdown)
+
+
 def with_output(markdown: str) -> str:
     """Returns a text with the output of each of its python blocks below the block."""
     return _BLOCK.sub(lambda block: shown(block[1]), markdown)
