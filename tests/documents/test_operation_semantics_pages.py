@@ -154,3 +154,25 @@ def test_an_unknown_argument_is_an_error() -> None:
     )
     with pytest.raises(ValueError, match="X: no meaning of the argument 'init_values'"):
         operation_semantics._text(section)
+
+
+def test_every_shared_meaning_is_used() -> None:
+    table = "\n".join((FOLDER / page.file).read_text() for page in PAGES)
+    for name, meaning in operation_semantics.MEANINGS.items():
+        assert re.search(rf"^\| `{name}` \| [^|]+ \| {re.escape(meaning)} \|$", table, re.MULTILINE), name
+
+
+PLAIN_TYPES = {"int", "bool", "float", "str", "SAME", "VALID"}
+
+
+def test_types_are_written_in_words() -> None:
+    assert operation_semantics._type("Sequence[int] | None") == "list of `int`"
+    assert operation_semantics._type("XlaOp | Sequence[XlaOp]") == "`XlaOp` or list of `XlaOp`"
+    assert operation_semantics._type("Channel | None") == "`int` or `ChannelHandle`"
+    rows = "\n".join((FOLDER / page.file).read_text() for page in PAGES)
+    types = {
+        name
+        for row in re.findall(r"^\| `\w+` \| ([^|]+) \| [^|]+ \|$", rows, re.MULTILINE)
+        for name in row.split("`")[1::2]
+    }
+    assert {name for name in types if not (hasattr(xla, name) or name in PLAIN_TYPES)} == set()
