@@ -178,5 +178,10 @@ class Module:
     def __str__(self) -> str:
         return self.to_text()
 
+    def _repr_html_(self) -> str:
+        """The module as notebooks show it: computations that fold, at most some hundred instructions."""
+        text: str = find_conversion("to_html")(self)
+        return text
+
     def __repr__(self) -> str:
         return f"<Module {self.name}: {len(self._computations)} computations, {self.instruction_count} instructions>"

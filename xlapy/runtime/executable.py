@@ -186,5 +186,11 @@ class Executable:
         """The bytes that a run takes on one device, under JAX's names."""
         return self.program.memory_stats()
 
+    def _repr_html_(self) -> str:
+        """The program as notebooks show it: its platform, its memory, and what it runs."""
+        from xlapy.runtime.program_html import program_to_html  # only notebooks need it
+
+        return program_to_html(self.program, self.name, self.program_shape, self.platform, len(self.devices))
+
     def __repr__(self) -> str:
         return f"<Executable {self.name} on {self.platform}: {self.program_shape.to_text()}>"

@@ -19,6 +19,7 @@ HOW_TO = {
     "compare-with-xla": 3,
     "compile-once-and-cache": 1,
     "convert-between-formats": 4,
+    "draw-a-graph": 2,
     "find-the-pass-that-breaks-a-program": 2,
     "limit-memory": 3,
     "pass-arguments-without-copying": 3,
