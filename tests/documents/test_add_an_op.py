@@ -18,7 +18,7 @@ from xlapy.testing.samples import samples_of
 from xlapy.tools.formats import Format, write_module
 from xlapy.tools.ops.builder_page import markdown
 from xlapy.tools.ops.command import support_of
-from xlapy.tools.ops.ops_page import section
+from xlapy.tools.ops.ops_page import page
 
 b = xla.XlaBuilder("m")
 ops.softsign(ops.parameter(b, 0, xla.Shape.parse("f32[3]"), "x"))
@@ -66,9 +66,9 @@ assert any("softsign" in sample.name for sample in samples_of("elementwise"))
 (example,) = [each for each in examples_of("elementwise") if each.op == "softsign"]
 assert xla.Client("interpreter").compile(example.module) is not None
 assert len([each for each in refusals_of("elementwise") if each.op == "softsign"]) == 2
-page = section(opcodes.SOFTSIGN)
-assert "| `operand` | floating-point |" in page and "    return a / (1 + abs(a))" in page
-assert "Runs on: cpu; interpreter; reference." in page and "Made by `ops.softsign`." in page
+shown = page(opcodes.SOFTSIGN)
+assert "| `operand` | floating-point |" in shown and "    return a / (1 + abs(a))" in shown
+assert "Runs on: cpu; interpreter; reference." in shown and "`ops.softsign(" in shown
 assert "| `softsign(operand)` | x / (1 + \\\\|x\\\\|) of floating-point elements. |" in markdown()
 print("done")
 """
