@@ -8,7 +8,8 @@ appended, or inserted after the line that `after` gives:
     ```
 
 A block of `sh` or Python that is followed by a block of `text` is run in a process of its own, after the blocks above
-it are applied, and must print that text, in which `...` matches as in `pages`. Every other block is an excerpt.
+it are applied, and must print that text, in which `...` matches as in `pages`. `pip install ./FOLDER` is done, too.
+Every other block is an excerpt.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +60,8 @@ def steps_of(page: str) -> Iterator[FileBlock | Example]:
         elif block["language"] in ("sh", "python") and _shows_output(page, block, after):
             assert after is not None
             yield Example(block["language"], block["body"], after["body"])
+        elif block["language"] == "sh" and block["body"].startswith("pip install ./"):
+            yield Example("sh", block["body"], "")
 
 
 def _shows_output(page: str, block: re.Match[str], after: re.Match[str] | None) -> bool:
@@ -129,8 +133,25 @@ class GuideFollower:
 
     def _run_line(self, line: str) -> str:
         words = shlex.split(line, comments=True)
+        if words[:2] == ["pip", "install"]:
+            self._install(self.folder / words[2])
+            return ""
         programs = {"xlapy": ["-m", "xlapy"], "pytest": ["-m", "pytest"], "python": []}
         return self.run([sys.executable, *programs[words[0]], *words[1:]], fails_allowed=True) if words else ""
+
+    def _install(self, package: Path) -> None:
+        """Installs a package of Python files into the copy as pip does, but without a network."""
+        project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+        for file in package.glob("*.py"):
+            shutil.copy(file, self.folder)
+        info = self.folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+        groups = [
+            f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in entries.items())
+            for group, entries in project["entry-points"].items()
+        ]
+        (info / "entry_points.txt").write_text("\n".join(groups))
 
     def run(self, command: list[str], fails_allowed: bool = False) -> str:
         """Runs a command in the copy; returns what it prints to both streams."""

@@ -9,7 +9,7 @@ import pytest
 from tests.cpu.instruction_sets import limited_to
 from tests.documents.pages import ROOT, check_page, examples
 
-SHOWN = {"tutorials/tour.md": 9, "how-to/add-a-backend.md": 4, "how-to/performance.md": 4}
+SHOWN = {"tutorials/tour.md": 9, "how-to/performance.md": 4}
 """The number of examples on each page that show their output."""
 
 
