@@ -109,6 +109,8 @@ class GuideFollower:
     def apply(self, block: FileBlock) -> None:
         """Writes a block to its file."""
         path = self.folder / block.file
+        if path.parent == self.folder / "docs" and not path.exists():  # a page, in whichever folder it is
+            (path,) = (self.folder / "docs").rglob(path.name)
         if block.after:
             line = f"{block.after}\n"
             text = path.read_text()
