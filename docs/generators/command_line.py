@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 
 import click
 
+from xlapy.runtime.backend import PLATFORMS
 from xlapy.tools.command_line import COMMANDS, cli
 
 _HEAD = """\
@@ -17,6 +19,32 @@ commands themselves. `python -m xlapy` is the same program.
 
 A command that takes a program reads HLO text, HLO protos and StableHLO, as text or bytecode
 ([formats](../how-to/interchange.md)), from a file or, for `-`, from standard input.
+
+```sh (not run)
+xlapy run module.hlo --random 0                  # run on random arguments
+xlapy run module.hlo --input args.npz --save out.npz
+xlapy run module.hlo --random 0 --repeat 10      # prints the times
+xlapy run module.hlo --random 0 --platform interpreter       # the default platform is cpu
+xlapy run module.hlo --random 0 --compare interpreter        # the first instruction whose value differs
+xlapy run module.hlo --random 0 --trace=dot      # prints the value of each instruction whose name matches
+xlapy run module.hlo --random 0 --check-nans     # stops at the first instruction that produces a NaN
+xlapy run module.hlo --num-replicas 4 --input args.npz --input 2=other.npz   # four devices; 2 has its own arguments
+xlapy run module.hlo --infeed data.npz           # feeds in the arrays of a file and prints the outfeed
+xlapy compile module.hlo -o module.xla           # writes machine code; running the file runs its code
+xlapy run module.xla --input args.npz            # runs it without compiling
+xlapy convert module.hlo module.mlir             # between HLO text, protos and StableHLO
+xlapy opt module.hlo                             # parse, verify, print
+xlapy opt module.hlo --passes 'inline-calls,fixpoint(simplify,cse,dce)' --print-changed
+xlapy show module.hlo -o page.html               # an interactive graph
+xlapy profile module.hlo                         # where the time goes
+xlapy tune module.hlo --tuning-file model.tuning # measures other plans of the expensive kernels
+xlapy explain NAME module.hlo                    # one instruction from its source line down to assembly
+xlapy diff a.hlo b.hlo                           # compares structure, not names
+xlapy bench a.hlo b.hlo                          # compile and run times compared with XLA:CPU
+xlapy bisect module.hlo --random 0               # finds the first pass or kernel that makes the result wrong
+xlapy reduce module.hlo --check './check.sh'     # finds the smallest program for which the command exits with 0
+xlapy ops reduce-window                          # the page of an operation
+```
 
 ## Exit codes
 
@@ -87,4 +115,6 @@ def _names(names: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    """Returns a cell of a table. The platforms are the built-in ones: this process may have registered others."""
+    platforms = f"Platform: {', '.join(sorted(PLATFORMS))}."
+    return re.sub(r"Platform: [\w\-, ]+\.", platforms, " ".join(text.split())).replace("|", "\\|")
