@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-all test-jax fuzz stress bench peers lint types check docs clean
+.PHONY: demo test test-all test-jax fuzz stress bench peers lint types check docs site clean
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -59,17 +59,26 @@ peers: $(VENV)/.bench
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check xlapy tests benchmarks examples
+	$(BIN)/ruff format --check xlapy tests benchmarks examples docs
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
 check: lint types test
 
-# Rewrites docs/ops.md from the operation registry and docs/builder.md from the builder's functions.
-docs: $(VENV)/.demo
-	$(BIN)/xlapy ops --markdown > docs/ops.md.new && mv docs/ops.md.new docs/ops.md
-	$(BIN)/xlapy ops --builder > docs/builder.md.new && mv docs/builder.md.new docs/builder.md
+# Writes the generated pages of docs/reference.
+docs: $(VENV)/.dev
+	$(BIN)/python -m docs.generate
+
+# Builds the site of the documentation: build/site/index.html. Warnings are errors.
+site: $(VENV)/.dev
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -d build/site-cache docs build/site
 
 clean:
 	rm -rf $(VENV) jax-tests demo-output fuzz-output bench-output build dist *.egg-info
+
+# The pages of docs/reference whose text has templates in docs/_generate: the operation semantics, and broadcasting.
+.PHONY: reference-pages
+docs: reference-pages
+reference-pages: $(VENV)/.demo
+	$(BIN)/python -m docs._generate

@@ -12,12 +12,11 @@ from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
-from xlapy.interpreter.checks import NO_CHECKS, Checks
 from xlapy.opcodes.registry import OpDef, Rules
 from xlapy.passes import Fixpoint, Pipeline, parse_passes
 from xlapy.passes.expand.expand import Expand
 from xlapy.runtime import Device
-from xlapy.runtime.engine.memory import MemoryStats
+from xlapy.runtime.backends.basic import BasicBackend, BasicProgram
 from xlapy.runtime.values import Observer, Value
 
 # -- the NumPy expression of each operation, as text with placeholders for the operands
@@ -42,10 +41,12 @@ def constant(instruction: Instruction) -> str:
 
 @NUMPY.rule(opcodes.BROADCAST)
 def broadcast(instruction: Instruction, operand: str) -> str:
-    """Reshapes the operand to the rank of the result, with size 1 in new dimensions, and broadcasts it."""
-    shape = instruction.shape.dimensions
-    sizes = [shape[d] if d in instruction.attributes.dimensions else 1 for d in range(len(shape))]
-    return f"np.broadcast_to({operand}.reshape({sizes}), {shape})"
+    """Puts the operand's dimensions in the order of the result, adds new ones of size 1, and broadcasts them."""
+    shape, kept = instruction.shape.dimensions, instruction.attributes.dimensions
+    sizes = [shape[d] if d in kept else 1 for d in range(len(shape))]
+    order = sorted(range(len(kept)), key=kept.__getitem__)
+    ordered = operand if order == list(range(len(kept))) else f"{operand}.transpose({order})"
+    return f"np.broadcast_to({ordered}.reshape({sizes}), {shape})"
 
 
 @NUMPY.rule(opcodes.RESHAPE)
@@ -120,10 +121,7 @@ def source(module: Module) -> str:
 # -- the interface of a back end
 
 
-class NumpyProgram:
-    fresh_results = False  # a result may be an argument itself
-    fast_path = sharded_fast_path = None  # there is no faster path from a user's arguments to results
-
+class NumpyProgram(BasicProgram):
     def __init__(self, module: Module) -> None:
         self.optimized_module = optimized(module)
         self.text = source(self.optimized_module)
@@ -141,45 +139,16 @@ class NumpyProgram:
         with np.errstate(all="ignore"):
             return self.run(arguments)
 
-    def execute_sharded(
-        self, arguments: Sequence[Sequence[Value]], devices: Sequence[Device], observer: Observer | None = None
-    ) -> list[Value]:
-        """Runs the devices one after the other, because programs without collectives do not exchange data."""
-        return [self.execute(given, observer) for given in arguments]
-
-    def memory_stats(self) -> MemoryStats:
-        return MemoryStats(0, 0, 0, 0, len(self.text))
-
     def stages(self) -> Mapping[str, str]:
         """Returns the source of the function; `--dump_to` writes it to a file that ends with `.py`."""
         return {"py": self.text}
 
-    def serialize(self) -> bytes:
-        raise xla.errors.UnsupportedError("programs for numpy are not serialized")
 
-
-class NumpyBackend:
+class NumpyBackend(BasicBackend):
     name = "numpy"
 
-    def compile(
-        self,
-        module: Module,
-        replica_count: int = 1,
-        partition_count: int = 1,
-        donated: Sequence[Any] = (),
-        checks: Checks = NO_CHECKS,
-    ) -> NumpyProgram:
-        if checks:
-            raise xla.errors.UnsupportedError("numpy does not check for NaN: the interpreter and cpu do")
+    def compile_module(self, module: Module) -> NumpyProgram:
         return NumpyProgram(module)
-
-    def load(
-        self, serialized: bytes, module: Module, partition_count: int = 1, donated: Sequence[Any] = ()
-    ) -> NumpyProgram:
-        raise xla.errors.UnsupportedError("programs for numpy are not serialized")
-
-    def trim(self) -> int:
-        return 0
 
 
 xla.register_backend("numpy", NumpyBackend)

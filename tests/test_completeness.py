@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from xlapy import opcodes
+from xlapy.analysis.cost.elements import CLASSIFIED
 from xlapy.interpreter import RULES as INTERPRETER
 from xlapy.interpreter.core import DYNAMIC_RULES
 from xlapy.opcodes.registry import REGISTRY, OpDef
@@ -18,6 +19,7 @@ from xlapy.reference import definition_of
 from xlapy.reference.core import DYNAMIC_DEFINITIONS
 from xlapy.testing.samples import FAMILIES, samples_of
 from xlapy.text import parse_hlo
+from xlapy.tools.ops.support import refusal_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "xlapy"
@@ -151,3 +153,13 @@ def test_each_operation_occurs_in_the_samples_of_its_family(family: str):
     for sample in samples_of(family):
         found.update(instruction.op for instruction in parse_hlo(sample.text).instructions())
     assert sorted(op.name for op in wanted - found.keys()) == []
+
+
+@every_op
+def test_cpu_runs_the_operation(op: OpDef):
+    assert refusal_of("cpu", op) == ""
+
+
+def test_the_cost_of_every_elementwise_operation_is_chosen():
+    """An opcode that is in no class costs as much as a transcendental function."""
+    assert [op.name for op in REGISTRY.values() if op.elementwise and op not in CLASSIFIED] == []

@@ -187,6 +187,7 @@ _LAZY_MODULES = {"errors": "xlapy.base.errors", "opcodes": "xlapy.opcodes", "ops
 register_conversion("to_text", "xlapy.text.printer", "module_to_text")
 register_conversion("to_proto", "xlapy.proto", "to_proto")
 register_conversion("from_proto", "xlapy.proto", "from_proto")
+register_conversion("to_html", "xlapy.text.html", "module_to_html")
 register_conversion("clone", "xlapy.hlo.edit", "clone_module")
 register_conversion("to_stablehlo", "xlapy.stablehlo.export", "to_stablehlo")
 

@@ -174,7 +174,7 @@ def test_scheduled_modules_stay_valid(name: str):
 
 
 def test_the_page_on_the_compiler_lists_its_passes() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "cpu.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "explanation" / "cpu.md").read_text()
     section = page.split("\n## Passes\n")[1].split("\n## ")[0]
     items = re.findall(r"^\d+\. (.*(?:\n    .*)*)", section, re.MULTILINE)
     assert len(items) == len(passes())

@@ -1,8 +1,9 @@
 """Runs the examples of a page and compares their output with the output that the page shows.
 
 A block of python or sh followed by a block of text, with at most one empty line between, must print that text. The
-blocks of a page share names, in the order of the page. In a sh block whose output is shown, the xlapy commands run. In
-the shown output, a line `...` matches any number of lines, and `...` within a line matches any characters.
+blocks of a page share names, in the order of the page. In a sh block, whose output must be shown, the xlapy commands
+run. In the shown output, a line `...` matches any number of lines, and `...` within a line matches any characters. A
+block that is not run says so by words after its language: `sh (not run)`. Targets of make need only exist.
 """
 
 from __future__ import annotations
@@ -34,17 +35,23 @@ def examples(page: str) -> Iterator[tuple[str, str, str | None]]:
 
 
 def check_page(name: str) -> int:
-    """Runs the examples of docs/<name>; returns how many of them show their output."""
+    """Runs the examples of a page of the repository; returns how many of them show their output."""
+    return check_text((ROOT / name).read_text())
+
+
+def check_text(page: str) -> int:
+    """Runs the examples of a page; returns how many of them show their output."""
     space: dict[str, Any] = {"__name__": "page"}
     shown = 0
-    for language, code, expected in examples((ROOT / "docs" / name).read_text()):
-        if language == "sh" and expected is None:  # commands on files that only the reader has
+    for language, code, expected in examples(page):
+        if language == "sh" and expected is None:
+            assert _targets(code) <= _MAKEFILE, f"{code}is neither run, nor does it say that it is not"
             continue
         printed = _printed_by_python(code, space) if language == "python" else _printed_by_commands(code)
         if expected is not None:
             shown += 1
             lines = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
-            assert re.fullmatch(_pattern(expected), lines), f"{code}\nprinted\n{printed}"
+            assert re.fullmatch(pattern_of(expected), lines), f"{code}\nprinted\n{printed}"
     return shown
 
 
@@ -63,7 +70,17 @@ def _printed_by_commands(code: str) -> str:
     return printed.getvalue()
 
 
-def _pattern(expected: str) -> str:
+_MAKEFILE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+"""The targets of the Makefile."""
+
+
+def _targets(code: str) -> set[str]:
+    """Returns the targets of make in a block of commands, and all other commands."""
+    lines = [line.partition("#")[0].strip() for line in code.splitlines()]
+    return {line.removeprefix("make ") for line in lines if line}
+
+
+def pattern_of(expected: str) -> str:
     """Returns a pattern for the output, in which trailing spaces of lines are removed."""
     return "".join(r"(?:[^\n]*\n)*?" if line.strip() == "..." else _line(line) for line in expected.splitlines())
 

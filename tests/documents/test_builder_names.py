@@ -1,4 +1,4 @@
-"""docs/builder.md lists every name of xla_builder.h once, and the page is up to date."""
+"""docs/reference/builder.md lists every name of xla_builder.h once, and the page is up to date."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xlapy.tools.command_line import cli
 from xlapy.tools.ops.builder_page import markdown, sections
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "builder.md"
+PAGE = HERE.parents[1] / "docs" / "reference" / "builder.md"
 
 _LIST = (HERE / "xla_builder_names.txt").read_text()
 NAMES = {group: text.split() for group, text in re.findall(r"^\[(\w+)\]$([^\[]*)", _LIST, re.M)}

@@ -1,4 +1,4 @@
-"""Every program in docs/departures.md has the result that the page shows, on all platforms and on XLA:CPU."""
+"""Every program in docs/explanation/departures.md has the result shown there, on all platforms and on XLA:CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlapy.opcodes.registry import lookup
 from xlapy.reference import definition_of
 from xlapy.testing.examples import Example
 
-PAGE = (ROOT / "docs" / "departures.md").read_text()
+PAGE = (ROOT / "docs" / "explanation" / "departures.md").read_text()
 SUM, *PROGRAMS = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 OPS = ("scatter", "reduce-window", "reduce", "all-reduce", "all-gather", "maximum")
 """The operation of each program, in the order of the page."""

@@ -1,4 +1,4 @@
-"""Every row of the table in docs/differences.md states the results of the interpreter, cpu and XLA:CPU."""
+"""Every row of the table in docs/explanation/differences.md states the results of the interpreter, cpu and XLA:CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.documents.pages import ROOT
 from xlapy.debugging.fuzzing.implementations import plain
 from xlapy.testing.xla_cpu import XlaCpuError, run_hlo
 
-PAGE = (ROOT / "docs" / "differences.md").read_text()
+PAGE = (ROOT / "docs" / "explanation" / "differences.md").read_text()
 ROW = re.compile(r"^\| ([^|]+) \| `([^|]+)` \| `([^|]+)` \| `([^|]+)` \|$", re.MULTILINE)
 ADD = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }"
 LESS = "lt { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT%s }"

@@ -1,4 +1,4 @@
-"""The commands, the program and the message of docs/interchange.md work and print the output shown."""
+"""The commands, the program and the message of docs/how-to/interchange.md work and print the output shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlapy.stablehlo.parse import parse_stablehlo
 from xlapy.tools.command_line import invoke
 from xlapy.tools.formats import Format, format_of_name
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "interchange.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "interchange.md").read_text()
 MLIR = "func.func @main(%x: tensor<4x3xf32>) -> tensor<4x3xf32> { return %x : tensor<4x3xf32> }"
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import xlapy as xla
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
@@ -49,3 +53,11 @@ def test_script_prints_the_expected_output(name: str):
     assert done.returncode == 0, done.stderr
     for piece in EXPECTED[name]:
         assert piece in done.stdout
+
+
+def test_the_numpy_backend_broadcasts_dimensions_in_any_order() -> None:
+    runpy.run_path(str(ROOT / "examples" / "numpy_backend.py"))
+    text = "HloModule m ENTRY e { x = f32[2,3] parameter(0)  ROOT b = f32[3,1,2] broadcast(x), dimensions={2,0} }"
+    x = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    result = np.asarray(xla.Client("numpy").compile(text)(x))
+    assert result.tolist() == [[[1, 4]], [[2, 5]], [[3, 6]]]

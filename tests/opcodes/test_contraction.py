@@ -177,7 +177,9 @@ def test_dot_takes_any_declared_element_type(element_type: str) -> None:
         ),
     ],
 )
-def test_dot_refuses(shape: str | None, operands: tuple[str, ...], attributes: dict[str, Any], wanted: Expected) -> None:
+def test_dot_refuses(
+    shape: str | None, operands: tuple[str, ...], attributes: dict[str, Any], wanted: Expected
+) -> None:
     refused(wanted, DOT, shape, *operands, **attributes)
 
 

@@ -56,7 +56,9 @@ def gather_refused(wanted: Expected, operand: str, indices: str, base: dict[str,
     refused(wanted, opcodes.GATHER, None, operand, indices, **{**base, **changes})
 
 
-def scatter_refused(wanted: Expected, operands: list[str], base: dict[str, Any], call: str = ADD, **changes: Any) -> None:
+def scatter_refused(
+    wanted: Expected, operands: list[str], base: dict[str, Any], call: str = ADD, **changes: Any
+) -> None:
     refused(wanted, opcodes.SCATTER, None, *operands, calls=[call], **{**base, **changes})
 
 

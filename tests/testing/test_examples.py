@@ -1,4 +1,4 @@
-"""The examples in docs/ops.md have the values that the page shows, and every constraint listed there is enforced."""
+"""The examples in docs/reference/ops have the values shown there, and every constraint listed there is enforced."""
 
 from __future__ import annotations
 

@@ -62,5 +62,7 @@ def test_an_unknown_family_lists_the_known_ones(capsys: pytest.CaptureFixture[st
 
 def test_markdown_lists_every_operation(capsys: pytest.CaptureFixture[str]):
     assert invoke(["ops", "--markdown"]) == 0
-    rows = re.findall(r"^### ([a-z0-9\-]+)$", capsys.readouterr().out, re.MULTILINE)
+    rows = re.findall(r"^\| \[([a-z0-9\-]+)\]", capsys.readouterr().out, re.MULTILINE)
     assert sorted(rows) == sorted(REGISTRY)
+    assert invoke(["ops", "reverse", "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith("# reverse\n\nReverses the order of the elements")

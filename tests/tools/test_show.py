@@ -12,8 +12,8 @@ from tests.tools.programs import COUNT_TO_3
 from xlapy.runtime import Client
 from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.text import parse_hlo
+from xlapy.text.describe import byte_text
 from xlapy.tools.command_line import invoke
-from xlapy.tools.describe import byte_text
 from xlapy.tools.native_forms import assembly_functions, llvm_functions, native_forms
 from xlapy.tools.profile import session
 from xlapy.tools.profile.session import profile_of, session_of

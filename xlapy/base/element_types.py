@@ -51,6 +51,11 @@ class PrimitiveType:
     is_array: an array may have this element type. is_integral excludes PRED. is_signed and is_unsigned are true for
     integral types only. is_floating excludes complex types.
     protocol_numbers: the numbers of the type in formats and APIs other than the enumeration PrimitiveType.
+
+    >>> xla.PrimitiveType.BF16.bits, xla.PrimitiveType.from_text("s4").is_signed
+    (16, True)
+    >>> xla.PrimitiveType.from_dtype(np.float32)
+    F32
     """
 
     __slots__ = (

@@ -34,6 +34,9 @@ class Layout:
     default memory. split_configs: (dimension, split indices) pairs. physical_shape: the `Shape` in memory, or None.
     dynamic_shape_metadata_prefix_bytes: bytes before the data that hold the dynamic sizes.
     Raises ShapeError if the fields contradict each other.
+
+    >>> xla.Layout([0, 1]), xla.Layout.parse("{1,0:T(8,128)}").tiles
+    (Layout.parse('{0,1}'), ((8, 128),))
     """
 
     __slots__ = (

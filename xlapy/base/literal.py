@@ -56,6 +56,11 @@ class Literal:
 
     `==` compares shapes without their layouts, and elements bit by bit: a NaN equals itself, -0 differs from 0. An
     elided literal equals only itself, because its elements are not known.
+
+    >>> xla.Literal.of([1, 2, 3])
+    Literal(s32[3] {1, 2, 3})
+    >>> xla.Literal.of(np.float32([0.0])) == xla.Literal.of(np.float32([-0.0]))
+    False
     """
 
     __slots__ = ("_array", "_hash", "elements", "is_elided", "shape")

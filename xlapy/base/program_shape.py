@@ -24,6 +24,10 @@ class ProgramShape:
 
     An unknown name is ""; without `parameter_names` all are unknown. Raises ShapeError if the number of names is not
     the number of parameters.
+
+    >>> shape = xla.ProgramShape.parse("(x: f32[2], y: f32[]) -> f32[2]")
+    >>> shape.parameter_names, shape.result.dimensions
+    (('x', 'y'), (2,))
     """
 
     __slots__ = ("parameter_names", "parameters", "result")

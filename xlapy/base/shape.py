@@ -49,11 +49,13 @@ Leaf: TypeAlias = "tuple[tuple[int, ...], Shape]"
 class Shape:
     """An immutable shape, made by `array`, `scalar`, `tuple`, `token`, `opaque`, `buffer`, `of` or `parse`.
 
-    element_type: the type of the elements; TUPLE, TOKEN, OPAQUE_TYPE or BUFFER if the shape is not an array.
-    dimensions: sizes in elements; the bound of a dynamic dimension, or UNBOUNDED.
-    dynamic_dimensions: one bool per dimension. layout: None if it has not been assigned. tuple_shapes: the shapes of a
-    tuple's elements. buffer_shape: the shape of the array that a buffer holds. node_count: 1, and for a tuple the
-    counts of its elements. `==` compares everything including layouts; `compatible` ignores layouts.
+    element_type: TUPLE, TOKEN, OPAQUE_TYPE or BUFFER if the shape is not an array. dimensions: sizes in elements; the
+    bound of a dynamic dimension, or UNBOUNDED. dynamic_dimensions: one bool per dimension. layout: None if not
+    assigned. tuple_shapes: the shapes of a tuple's elements. buffer_shape: the shape of the array that a buffer holds.
+    node_count: 1, plus those of a tuple's elements. `==` compares layouts, too; `compatible` does not.
+
+    >>> xla.Shape.parse("f32[2,3]"), xla.Shape.parse("f32[2,3]").dimensions
+    (Shape.parse('f32[2,3]{1,0}'), (2, 3))
     """
 
     __slots__ = (

@@ -103,6 +103,11 @@ def dot(
     """The product of vectors and matrices: sums over dimension 1 of lhs (0 if lhs is a vector) and dimension 0 of rhs.
 
     `[n] x [n] -> []`, `[m,k] x [k] -> [m]`, `[m,k] x [k,n] -> [m,n]`. Operands of higher rank are contracted likewise.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[2,3]"), "x")
+    >>> ops.dot(x, ops.transpose(x, [1, 0]))
+    <XlaOp dot = f32[2,2] dot>
     """
     builder = builder_of("dot", (lhs, rhs))
     with builder.building("dot"):
@@ -122,6 +127,12 @@ def dot_general(
 
     Paired dimensions have equal sizes. The result has the batch dimensions, then the other dimensions of lhs, then the
     other dimensions of rhs: `[b,m,k] x [b,k,n] -> [b,m,n]`.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[8,2,3]"), "x")
+    >>> numbers = xla.DotDimensionNumbers([2], [2], lhs_batch_dimensions=[0], rhs_batch_dimensions=[0])
+    >>> ops.dot_general(x, x, numbers)
+    <XlaOp dot = f32[8,2,2] dot>
     """
     builder = builder_of("dot", (lhs, rhs))
     with builder.building("dot"):

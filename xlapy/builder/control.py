@@ -51,6 +51,14 @@ def while_(condition: XlaComputation, body: XlaComputation, init: XlaOp) -> XlaO
 
     For a loop value of shape T, `condition` is T -> pred[] and `body` is T -> T; `init` and the result have shape T.
     Several values form a tuple. Raises BuilderError if the shapes do not fit.
+
+    >>> b, state = xla.XlaBuilder("count"), xla.Shape.parse("s32[]")
+    >>> condition, body = b.create_sub_builder("condition"), b.create_sub_builder("body")
+    >>> less = condition.build(ops.lt(ops.parameter(condition, 0, state, "i"), ops.constant(condition, 10)))
+    >>> more = body.build(ops.parameter(body, 0, state, "i") + 3)
+    >>> loop = ops.while_(less, more, ops.constant(b, 0))
+    >>> xla.Client().compile(b.build(loop))()
+    Buffer(s32[], 12)
     """
     return append(WHILE, (init,), computations=(condition, body))
 
@@ -73,6 +81,13 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
     With a scalar PRED `predicate`: `true_computation(true_operand)` or `false_computation(false_operand)`. With a
     scalar S32 `branch_index` i: `branch_computations[i](branch_operands[i])`; an index out of range selects the last
     branch. Only the selected computation runs. Raises BuilderError if the shapes do not fit.
+
+    >>> b, f = xla.XlaBuilder("m"), xla.Shape.parse("f32[]")
+    >>> same, negated = b.create_sub_builder("same"), b.create_sub_builder("negated")
+    >>> branches = [same.build(ops.parameter(same, 0, f, "x")), negated.build(-ops.parameter(negated, 0, f, "x"))]
+    >>> x = ops.parameter(b, 0, f, "x")
+    >>> ops.conditional(ops.constant(b, 1), branches, [x, x])
+    <XlaOp conditional = f32[] conditional>
     """
     if len(arguments) + len(named) == 5:
         return _conditional_on_predicate(*arguments, **named)

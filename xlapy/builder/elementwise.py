@@ -459,6 +459,11 @@ def select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
     array.
 
     Tuples of equal shape are selected leaf by leaf with a scalar `pred`; the result is a tuple.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[2,3]"), "x")
+    >>> ops.select(x > 0.0, x, -x)
+    <XlaOp select = f32[2,3] select>
     """
     builder = builder_of("select", (on_true, on_false, pred))
     with builder.building("select"):
@@ -506,6 +511,11 @@ def convert_element_type(operand: XlaOp, new_element_type: ElementType) -> XlaOp
     """Converts each element to another type, as C does; complex to real takes the real part.
 
     Floating-point to integer truncates and saturates; NaN gives 0.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[2,3]"), "x")
+    >>> ops.convert_element_type(x, xla.PrimitiveType.BF16)
+    <XlaOp convert = bf16[2,3] convert>
     """
     with builder_of("convert", (operand,)).building("convert"):
         target = element_type_of(new_element_type)

@@ -64,6 +64,11 @@ def broadcast_in_dim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dime
 
     The operand's dimension has the size of the result's, or size 1, which is repeated. `broadcast_dimensions` is
     strictly increasing.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[2,3]"), "x")
+    >>> ops.broadcast_in_dim(x, [5, 2, 3], [1, 2])
+    <XlaOp broadcast = f32[5,2,3] broadcast>
     """
     with builder_of("broadcast_in_dim", (operand,)).building("broadcast_in_dim"):
         require_array("broadcast_in_dim", operand.shape)
@@ -109,6 +114,11 @@ def reshape(*arguments: Any, **named: Any) -> XlaOp:
     With `dimensions`, a dynamic dimension stays dynamic in the corresponding result dimension; if it is split, that is
     `inferred_dimension`, or else the first result dimension larger than 1. With `shape`, the result has exactly that
     shape.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[2,3]"), "x")
+    >>> ops.reshape(x, [3, 2])
+    <XlaOp reshape = f32[3,2] reshape>
     """
     if "shape" in named or (arguments and isinstance(arguments[0], Shape)):
         return _reshape_to_shape(*arguments, **named)
@@ -165,7 +175,13 @@ def collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
 
 
 def transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
-    """Dimension i of the result is dimension `permutation[i]` of the operand."""
+    """Dimension i of the result is dimension `permutation[i]` of the operand.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[2,3]"), "x")
+    >>> ops.transpose(x, [1, 0])
+    <XlaOp transpose = f32[3,2] transpose>
+    """
     with builder_of("transpose", (operand,)).building("transpose"):
         attributes = DimensionsAttributes.make(dimensions=as_ints("permutation", permutation))
         return append(defs.TRANSPOSE, (operand,), attributes)
@@ -197,7 +213,13 @@ def shuffle_permute(operand: XlaOp, dimensions: Sequence[int], indices: Literal)
 
 
 def concat_in_dim(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) -> XlaOp:
-    """Concatenates one or more arrays along `dimension`; all other sizes are equal."""
+    """Concatenates one or more arrays along `dimension`; all other sizes are equal.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[2,3]"), "x")
+    >>> ops.concat_in_dim(b, [x, x], 0)
+    <XlaOp concatenate = f32[4,3] concatenate>
+    """
     return builder.append(defs.CONCATENATE, operands, DimensionAttributes.make(dimension=dimension))
 
 
@@ -206,6 +228,11 @@ def slice(
 ) -> XlaOp:
     """Takes, per dimension, the elements from start (inclusive) to limit (exclusive) in steps of stride >= 1 (default
     1).
+
+    >>> b = xla.XlaBuilder("m")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[2,3]"), "x")
+    >>> ops.slice(x, [0, 1], [2, 3], [1, 1])
+    <XlaOp slice = f32[2,2] slice>
     """
     with builder_of("slice", (operand,)).building("slice"):
         starts = as_ints("start_indices", start_indices)

@@ -82,8 +82,11 @@ def reduce(
 
     The result is an array, or a tuple of arrays if the computation returns a tuple.
 
-    >>> reduce(x, 0.0, add, [1])                      # f32[2,3] -> f32[2]
-    >>> reduce([x, index], [-inf, 0], argmax, [0])    # (f32[4], s32[4]) -> (f32[], s32[])
+    >>> b, f = xla.XlaBuilder("row_sums"), xla.Shape.parse("f32[]")
+    >>> s = b.create_sub_builder("sum")
+    >>> sum = s.build(ops.parameter(s, 0, f, "a") + ops.parameter(s, 1, f, "b"))
+    >>> ops.reduce(ops.parameter(b, 0, xla.Shape.parse("f32[2,3]"), "x"), 0.0, sum, [1])
+    <XlaOp reduce = f32[2] reduce>
     """
     arrays = _arrays(operands)
     builder = builder_of("reduce", arrays)

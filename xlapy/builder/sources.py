@@ -32,6 +32,10 @@ def parameter(
     `shape` is any shape, layout included; `name` defaults to `p<number>`. `replicated_at_leaf_buffers` states, per leaf
     of the shape, whether all replicas pass the same value. Raises BuilderError if the number is negative or used
     already.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> ops.parameter(b, 0, xla.Shape.parse("f32[2,3]"), "x")
+    <XlaOp x = f32[2,3] parameter>
     """
     if not isinstance(shape, Shape):
         fail(
@@ -58,6 +62,10 @@ def constant(builder: XlaBuilder, value: Any, element_type: PrimitiveType | None
     Without `element_type`, NumPy values keep their dtype, and Python values become PRED, S32, F32 or C64. An array
     whose elements all have the same bits becomes a scalar constant and a broadcast, as in XLA. Raises BuilderError if
     the type cannot represent the value.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> ops.constant(b, 1.5), ops.constant(b, np.arange(3, dtype=np.int8))
+    (<XlaOp constant = f32[] constant>, <XlaOp constant.1 = s8[3] constant>)
     """
     with builder.building("constant"):
         return constant_of(builder, value, element_type)

@@ -28,6 +28,12 @@ class Computation:
     """A list of instructions; in a verified computation every operand precedes its users.
 
     `callers` are the instructions of the module that call this computation.
+
+    >>> entry = xla.parse_hlo("ENTRY e { x = f32[3] parameter(0)  ROOT y = f32[3] add(x, x) }").entry_computation
+    >>> [instruction.name for instruction in entry]
+    ['x', 'y']
+    >>> entry.program_shape
+    ProgramShape.parse('(x: f32[3]{0}) -> f32[3]{0}')
     """
 
     __slots__ = (

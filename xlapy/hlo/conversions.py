@@ -1,4 +1,4 @@
-"""The table of functions behind `Module.to_text`, `to_proto`, `from_proto`, `to_stablehlo` and its copies.
+"""The table of functions behind `Module.to_text`, `to_proto`, `from_proto`, `to_stablehlo`, its copies and its HTML.
 
 Responsible for finding the function that copies a module or converts it to or from another format. The packages that
 implement the formats are layers above `xlapy.hlo`, so this package does not import them. The top-level package `xlapy`

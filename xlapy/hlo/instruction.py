@@ -40,6 +40,11 @@ class Instruction:
     `op` is the `OpDef`; `attributes` the op's frozen attribute object; `computations` the called computations in the
     order of the op's called-computation slots. `attributes_as` gives the attributes with the type that the op declares.
     In interactive use, attributes can also be read from the instruction: `i.dimensions` is `i.attributes.dimensions`.
+
+    >>> module = xla.parse_hlo("ENTRY e { x = f32[2,3] parameter(0)  ROOT y = transpose(x), dimensions={1,0} }")
+    >>> y = module.entry_computation.root_instruction
+    >>> y.op, y.shape.dimensions, y.dimensions, y.operands[0].name
+    (opcodes.TRANSPOSE, (3, 2), (1, 0), 'x')
     """
 
     __slots__ = (

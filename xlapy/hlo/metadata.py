@@ -21,7 +21,12 @@ from xlapy.opcodes.attributes.codecs import INTEGERS, AttributeCodec, escape
 @checked_class
 @dataclass(frozen=True, slots=True)
 class OpMetadata:
-    """The origin of an instruction: the framework's op and the user's source line (1-based; 0 if unknown)."""
+    """The origin of an instruction: the framework's op and the user's source line (1-based; 0 if unknown).
+
+    >>> text = 'ENTRY e { ROOT x = f32[] parameter(0), metadata={op_name="jit(f)/x" source_line=3} }'
+    >>> xla.parse_hlo(text).entry_computation.root_instruction.metadata.op_name
+    'jit(f)/x'
+    """
 
     op_type: str = ""
     op_name: str = ""

@@ -96,7 +96,16 @@ class ModuleConfig:
 
 @checked_class
 class Module:
-    """A program: named computations, one of them the entry."""
+    """A program: named computations, one of them the entry.
+
+    >>> module = xla.parse_hlo("HloModule double  ENTRY e { x = f32[3] parameter(0)  ROOT y = f32[3] add(x, x) }")
+    >>> module
+    <Module double: 1 computations, 2 instructions>
+    >>> module.entry_computation.root_instruction.op.name
+    'add'
+    >>> xla.Module.from_proto(module.to_proto()).to_text() == module.to_text()
+    True
+    """
 
     __slots__ = ("_computations", "computation_names", "config", "entry", "instruction_names", "name", "stack_frames")
 
@@ -169,6 +178,11 @@ class Module:
 
     def __str__(self) -> str:
         return self.to_text()
+
+    def _repr_html_(self) -> str:
+        """The module as notebooks show it: computations that fold, at most some hundred instructions."""
+        text: str = find_conversion("to_html")(self)
+        return text
 
     def __repr__(self) -> str:
         return f"<Module {self.name}: {len(self._computations)} computations, {self.instruction_count} instructions>"

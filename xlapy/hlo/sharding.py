@@ -52,6 +52,9 @@ class Sharding:
     tiles: the devices of a TILED sharding. Its last dimensions are subgroups of `subgroup_types`, or replicas of the
     same tile if `replicate_on_last_tile_dim`. device: the device of a MAXIMAL sharding. elements: one sharding per
     leaf of the shape, for a TUPLE. shard_group: `("shard_as", 3)` or `("shard_like", 3)`.
+
+    >>> xla.Sharding.parse("{devices=[2,1]0,1}").kind.value
+    'tiled'
     """
 
     kind: ShardingKind

@@ -11,9 +11,9 @@ derive it from the shapes of a program and from the width of the vector register
 Two orders are fixed by the code that emits them: `cpu/llvm/kernels.py` combines the lanes of one vector
 (`reduce_lanes`, by the rule of `combine_halves`) and scans the lanes of one vector (`scan`, for cumulative sums).
 
-Which of these orders applies to an instruction depends on the kernel that computes it; `docs/reduction-order.md` names
-the deciding function of each and states what users can rely on. `lower.reduction.can_be_reordered` decides whether a
-reduction may be reordered at all.
+Which of these orders applies to an instruction depends on the kernel that computes it. For each kernel,
+`docs/explanation/reduction-order.md` names the deciding function and states what users can rely on.
+`lower.reduction.can_be_reordered` decides whether a reduction may be reordered at all.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from xlapy.lower.core import LOWERINGS, ComplexElement, Element, Index, Lowering
 from xlapy.lower.element_types import register_type, rounded
 from xlapy.lower.narrow_floats import is_narrow, raise_to_smallest_positive, rounded_to_odd
 from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType, ReducePrecisionAttributes
-from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.registry import OpDef, lookup
 
 FloatRule = Callable[..., Value]
 
@@ -127,13 +127,8 @@ def _compute_complex(builder: Builder, op: OpDef, operands: list[Element]) -> El
     return ComplexElement(*result) if len(result) == 2 else result[0]
 
 
-_ANALYTIC = (
-    opcodes.ACOS, opcodes.ACOSH, opcodes.ASIN, opcodes.ASINH, opcodes.ATAN, opcodes.ATAN2, opcodes.ATANH, opcodes.CBRT,
-    opcodes.COSH, opcodes.COSINE, opcodes.ERF, opcodes.EXPONENTIAL, opcodes.EXPONENTIAL_MINUS_ONE, opcodes.LOG,
-    opcodes.LOGISTIC, opcodes.LOG_PLUS_ONE, opcodes.POWER, opcodes.REMAINDER, opcodes.ROUND_NEAREST_AFZ, opcodes.RSQRT,
-    opcodes.SINE, opcodes.SINH, opcodes.TAN, opcodes.TANH,
-)  # fmt: skip
-for _definition in {*FLOATS, *LOGICAL, *integers.INTEGERS, *_ANALYTIC}:
+_FUNCTIONS = [lookup(name) for name in (*MATHEMATICS, *COMPLEX_MATHEMATICS)]
+for _definition in dict.fromkeys((*FLOATS, *LOGICAL, *integers.INTEGERS, *_FUNCTIONS)):
     LOWERINGS.rule(_definition)(_emit)
 
 

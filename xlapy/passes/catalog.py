@@ -87,6 +87,18 @@ def register_pass(kind: _Kind) -> _Kind:
     """Class decorator that registers a pass for `parse_passes` and the command line.
 
     Raises `InvalidArgumentError` for a class that is not a pass, and for a name that another class has.
+
+    >>> from dataclasses import dataclass
+    >>> from typing import ClassVar
+    >>> from xlapy.passes import register_pass
+    >>> @register_pass
+    ... @dataclass(frozen=True)
+    ... class Rename:
+    ...     name: ClassVar[str] = "rename-module"
+    ...     to: str = "renamed"
+    ...     def run(self, module):
+    ...         changed, module.name = module.name != self.to, self.to
+    ...         return changed
     """
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not callable(getattr(kind, "run", None)) or not is_dataclass(kind):
@@ -129,6 +141,10 @@ def parse_passes(text: str) -> list[Pass]:
     """Parses passes such as `a,b{option=1},fixpoint(c,d)`.
 
     Raises `InvalidArgumentError` for syntax errors and unknown names, with similar names.
+
+    >>> from xlapy.passes import parse_passes
+    >>> [each.name for each in parse_passes("simplify,fixpoint(cse,dce)")]
+    ['simplify', 'fixpoint']
     """
     return [_make(part) for part in parse_pass_list(text)]
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.base.shape import Shape
-from xlapy.builder import XlaBuilder
-from xlapy.builder.mathematics import decompositions
-from xlapy.builder.sources import parameter
+from xlapy.builder.mathematics.decompositions import DECOMPOSITIONS, decomposition_of
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
@@ -22,25 +20,15 @@ from xlapy.opcodes.sorting import TopKAttributes
 from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.rewrite import Writer, replace_with_new
+from xlapy.stablehlo.elementwise_operations import OPERATIONS, composite_name
 
 _EXPANDED = (opcodes.TOPK, opcodes.RAGGED_DOT, opcodes.SCAN)
-_FUNCTIONS = {
-    opcodes.ACOS: decompositions.acos,
-    opcodes.ACOSH: decompositions.acosh,
-    opcodes.ASIN: decompositions.asin,
-    opcodes.ASINH: decompositions.asinh,
-    opcodes.ATAN: decompositions.atan,
-    opcodes.ATANH: decompositions.atanh,
-    opcodes.COSH: decompositions.cosh,
-    opcodes.ERF: decompositions.erf,
-    opcodes.SINH: decompositions.sinh,
-}
 
 
 def with_composites(module: Module) -> Module:
     """Returns a copy in which such operations are calls, or the module itself if it has none.
 
-    Operations on complex numbers are not outlined.
+    Operations on complex numbers are not outlined. Those that CHLO lacks too become composites when they are exported.
     """
     if not any(map(_is_outlined, module.instructions())):
         return module
@@ -61,7 +49,8 @@ def with_composites(module: Module) -> Module:
 def _is_outlined(instruction: Instruction) -> bool:
     if instruction.op in _EXPANDED:
         return True
-    return instruction.op in _FUNCTIONS and instruction.shape.is_static and instruction.shape.element_type.is_floating
+    is_in_chlo = instruction.op in DECOMPOSITIONS and instruction.op in OPERATIONS
+    return is_in_chlo and instruction.shape.is_static and instruction.shape.element_type.is_floating
 
 
 def _copied(instruction: Instruction, module: Module) -> Computation:
@@ -73,12 +62,7 @@ def _copied(instruction: Instruction, module: Module) -> Computation:
 
 
 def _decomposition(op: OpDef, shape: Shape, module: Module) -> Computation:
-    builder = XlaBuilder(f"chlo.{op.name}.impl")
-    function = builder.build(_FUNCTIONS[op](parameter(builder, 0, shape, "x")))
-    inner = edit.clone_computation(function.module.entry_computation, module)
-    for instruction in inner:
-        instruction.metadata = None  # it would name the place where this function built it
-    return inner
+    return edit.clone_computation(decomposition_of(op, shape, f"{composite_name(op)}.impl"), module)
 
 
 def _outline(instruction: Instruction, inner: Computation) -> None:
@@ -102,8 +86,8 @@ def _parameter(inner: Computation, number: int, operand: Instruction) -> Instruc
 
 def _composite(instruction: Instruction) -> dict[str, str]:
     """Returns the frontend attributes of a composite; empty if CHLO does not have the operation."""
-    if instruction.op in _FUNCTIONS:
-        return {"composite.name": f"chlo.{instruction.op.name}", "composite.version": "1"}
+    if instruction.op in DECOMPOSITIONS:
+        return {"composite.name": composite_name(instruction.op), "composite.version": "1"}
     if instruction.op is not opcodes.TOPK or not instruction.attributes_as(TopKAttributes).largest:
         return {}
     return {

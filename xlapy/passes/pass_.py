@@ -64,7 +64,12 @@ def make_pass(kind: type[Any], options: Mapping[str, str]) -> Any:
 
 
 def pass_text(pass_: Any) -> str:
-    """The pass as text: its name, and the options that differ from their defaults."""
+    """The pass as text: its name, and the options that differ from their defaults.
+
+    >>> from xlapy.passes import parse_passes, pass_text
+    >>> pass_text(parse_passes("fold_constants{elements=10}")[0])
+    'fold-constants{elements=10}'
+    """
     changed = [
         f"{option}={value_text(getattr(pass_, option))}"
         for option, default in options_of(type(pass_)).items()

@@ -23,7 +23,13 @@ _FULL_TEXT = PrintOptions(print_large_constants=True)
 
 @dataclass(frozen=True)
 class Fixpoint:
-    """Runs a group of passes repeatedly until none of them changes the module, for at most `limit` iterations."""
+    """Runs a group of passes repeatedly until none of them changes the module, for at most `limit` iterations.
+
+    >>> from xlapy.passes import Fixpoint, Pipeline, parse_passes
+    >>> module = xla.parse_hlo("ENTRY e { x = f32[] parameter(0)  y = negate(x)  ROOT z = negate(y) }")
+    >>> Pipeline([Fixpoint(passes=tuple(parse_passes("simplify,dce")))]).run(module)
+    True
+    """
 
     name: ClassVar[str] = "fixpoint"
     limit: int = 25
@@ -70,6 +76,13 @@ class Pipeline:
     --verify-each` set it, a compilation does not need it. on_start: called before each run of a pass with its number,
     the pass and the iteration of its group. on_pass: called after each run. Raises `PassError` for a pass that leaves
     the module invalid or reports wrongly whether it changed it.
+
+    >>> from xlapy.passes import Pipeline, parse_passes
+    >>> module = xla.parse_hlo("ENTRY e { x = f32[] parameter(0)  y = negate(x)  ROOT z = negate(y) }")
+    >>> Pipeline(parse_passes("simplify,dce"), verify_each=True).run(module)
+    True
+    >>> module.instruction_count
+    1
     """
 
     name: ClassVar[str] = "pipeline"

@@ -60,6 +60,12 @@ class Buffer:
 
     After `delete`, or after a program has taken its memory (`compile(..., donate=...)`), every use except of its shape
     raises `InvalidArgumentError`. Arrays that were made from it before remain valid.
+
+    >>> buffer = xla.Client().device_put(np.float32([1, 2, 3]))
+    >>> buffer.shape, buffer.dtype, buffer[1].item()
+    ((3,), dtype('float32'), 2.0)
+    >>> np.asarray(buffer)
+    array([1., 2., 3.], dtype=float32)
     """
 
     __slots__ = ("__weakref__", "_array", "_deletion_reason", "_handle", "_type")
@@ -321,7 +327,12 @@ def copy_to_buffer(value: Any) -> Buffer:
 
 def block_until_ready(results: Any) -> Any:
     """Waits for all buffers and tokens in nested tuples and lists, such as the results of a call; returns the argument.
-    Raises the error of a program that was to write one of them, if it failed."""
+    Raises the error of a program that was to write one of them, if it failed.
+
+    >>> double = xla.Client().compile("ENTRY e { x = f32[] parameter(0)  ROOT y = f32[] add(x, x) }")
+    >>> xla.block_until_ready([double(1), double(2)])
+    [Buffer(f32[], 2.), Buffer(f32[], 4.)]
+    """
     if results.__class__ is Buffer:
         results.block_until_ready()
         return results

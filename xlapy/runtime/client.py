@@ -54,9 +54,10 @@ class Client:
     the interpreter: see `executable.platform` and the log. A platform that was requested by name never falls back to
     another.
 
-    >>> client = Client()
-    >>> axpy = client.compile(computation)
-    >>> axpy(x, y)
+    >>> client = xla.Client()
+    >>> double = client.compile("ENTRY double { x = f32[3] parameter(0)  ROOT y = f32[3] add(x, x) }")
+    >>> double(np.float32([1, 2, 3]))
+    Buffer(f32[3], [2. 4. 6.])
     """
 
     def __init__(self, platform: str | None = None, devices: int = 1) -> None:
@@ -105,6 +106,10 @@ class Client:
         arguments, results and temporaries (`memory_analysis().peak_memory_in_bytes`), or text such as "12GB". The
         platform cpu computes values again, instead of keeping them, to meet it; results have the same bits. If that is
         not enough, it logs a warning. Other platforms ignore the limit.
+
+        >>> text = "ENTRY e { x = s32[] parameter(0)  id = u32[] replica-id()  ROOT t = (s32[], u32[]) tuple(x, id) }"
+        >>> xla.Client("interpreter", devices=2).compile(text, num_replicas=2)
+        <Executable module_e on interpreter: (x: s32[]) -> (s32[], u32[])>
         """
         donate, checks = tuple(donate), Checks.chosen(check_nans, check_infs)
         text: CachedText | None = None
@@ -188,6 +193,9 @@ class Client:
         donated.
 
         `value` is a NumPy array, an object with `__array__` or DLPack, or Python numbers.
+
+        >>> xla.Client().device_put(np.float32([1, 2]))
+        Buffer(f32[2], [1. 2.])
         """
         array = array_argument(value, "Client.device_put", "value")
         return copy_to_buffer(array) if self.platform == "cpu" else Buffer(np.array(array))

@@ -32,8 +32,11 @@ class Device:
     `is_host_transfer=true`; each channel is a queue of its own. A `timeout` is in seconds, by default the flag
     `collective_timeout`.
 
-    >>> device.transfer_to_infeed(np.ones(3, np.float32))
-    >>> device.transfer_from_outfeed()
+    >>> infeed = "t = token[] after-all()  i = (s32[], token[]) infeed(t)"
+    >>> program = xla.Client().compile(f"ENTRY e {{ {infeed}  ROOT x = s32[] get-tuple-element(i), index=0 }}")
+    >>> program.devices[0].transfer_to_infeed(7)
+    >>> program()
+    Buffer(s32[], 7)
     """
 
     def __init__(self, id: int, platform: str = "interpreter") -> None:

@@ -33,6 +33,12 @@ class Executable:
 
     `devices[i]` is partition `i % num_partitions` of replica `i // num_partitions`. `program` is the back end's form of
     the module, for tools that know it.
+
+    >>> negate = xla.Client().compile("ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
+    >>> negate.program_shape
+    ProgramShape.parse('(x: f32[2]{0}) -> f32[2]{0}')
+    >>> negate(np.float32([1, -2]))
+    Buffer(f32[2], [-1.  2.])
     """
 
     def __init__(
@@ -112,6 +118,11 @@ class Executable:
         programs that can never finish (devices that wait for each other, a send without a receive). If the call returns
         before the program has run, the results raise it when they are read. `observer` is called in the threads of the
         devices, which carry their names: `device 1`.
+
+        >>> text = "ENTRY e { id = u32[] replica-id()  x = u32[] parameter(0)  ROOT y = u32[] add(x, id) }"
+        >>> program = xla.Client(devices=2).compile(text, num_replicas=2)
+        >>> program.execute_sharded([[10], [20]])
+        [Buffer(u32[], 10), Buffer(u32[], 21)]
         """
         check_lists(arguments)
         if len(arguments) != len(self.devices):
@@ -157,6 +168,10 @@ class Executable:
 
         `flops`, `transcendentals` and `bytes accessed`; `bytes accessed0{}` ... are the bytes read as operand 0 ... of
         all instructions, `bytes accessedout{}` those written. `xlapy.analysis.cost` defines what counts.
+
+        >>> negate = xla.Client().compile("ENTRY e { x = f32[4] parameter(0)  ROOT y = negate(x) }")
+        >>> negate.cost_analysis()["bytes accessed"]
+        32.0
         """
         return module_cost(self.program.optimized_module).properties()
 
@@ -173,6 +188,12 @@ class Executable:
     def memory_analysis(self) -> MemoryStats:
         """The bytes that a run takes on one device, under JAX's names."""
         return self.program.memory_stats()
+
+    def _repr_html_(self) -> str:
+        """The program as notebooks show it: its platform, its memory, and what it runs."""
+        from xlapy.runtime.program_html import program_to_html  # only notebooks need it
+
+        return program_to_html(self.program, self.name, self.program_shape, self.platform, len(self.devices))
 
     def __repr__(self) -> str:
         return f"<Executable {self.name} on {self.platform}: {self.program_shape.to_text()}>"

@@ -25,16 +25,20 @@ def parse_stablehlo(
 
     The function `@main` becomes the entry computation. Several results are returned as a tuple.
 
-    Args:
-        source: MLIR text, or MLIR bytecode of a portable artifact or of the StableHLO dialect itself.
-        argument_shapes: the shapes of arguments, in order or by number in a mapping, where the program declares sizes
-            as `?`. The shapes of all other values follow from them.
-        filename: the name of the source in error messages.
-        verify: whether to verify the module. `Client.compile` verifies it anyway.
+    source: MLIR text, or MLIR bytecode of a portable artifact or of the StableHLO dialect itself.
+    argument_shapes: the shapes of arguments, in order or by number in a mapping, where the program declares sizes as
+    `?`; the shapes of all other values follow from them. filename: the name of the source in error messages.
+    verify: whether to verify the module; `Client.compile` verifies it anyway.
 
     Raises `ParseError` with line, column and a caret for text that is not valid StableHLO, `BytecodeError` for damaged
     bytecode, `VerificationError` for bytecode of a program that breaks a rule, and `UnsupportedError` for a program
     that HLO cannot express, for example because a size stays unknown.
+
+    >>> text = "func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> { return %x : tensor<3xf32> }"
+    >>> xla.parse_stablehlo(text).entry_computation.program_shape
+    ProgramShape.parse('(x: f32[3]{0}) -> f32[3]{0}')
+    >>> xla.parse_stablehlo(text.replace("3x", "?x"), [xla.Shape.parse("f32[5]")]).entry_computation.program_shape
+    ProgramShape.parse('(x: f32[5]{0}) -> f32[5]{0}')
     """
     if isinstance(source, str):
         return import_program(

@@ -32,6 +32,11 @@ class PrintOptions:
     Presets: `long()`; `short()`, XLA's `ShortParsable`; `canonical()`, which prints no names
     and so gives equal text for modules that differ only in names. The text reads back to the same module unless the
     options leave out large constants, operand names or attributes.
+
+    >>> module = xla.parse_hlo("HloModule m  ENTRY e { x = f32[3] parameter(0)  ROOT y = f32[3] negate(x) }")
+    >>> text = module.to_text(print_percent=False, include_layout_in_shapes=False)
+    >>> text.splitlines()[4]
+    '  ROOT y = f32[3] negate(x)'
     """
 
     print_large_constants: bool = False

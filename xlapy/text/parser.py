@@ -49,6 +49,12 @@ def parse_hlo(text: str, verify: bool = True, filename: str | None = None) -> Mo
 
     Raises `ParseError` (line, column, the line, a caret) for malformed text, `VerificationError` for a module that
     breaks a rule.
+
+    >>> xla.parse_hlo("HloModule m  ENTRY e { x = f32[3] parameter(0)  ROOT y = f32[3] negate(x) }")
+    <Module m: 1 computations, 2 instructions>
+    >>> xla.parse_hlo("HloModule m  ENTRY e { x = f32[3] parameter(0)  ROOT y = f32[2] negate(x) }")
+    Traceback (most recent call last):
+    xlapy.base.errors.VerificationError: ...y (negate): negate of (f32[3]) has shape f32[3], declared f32[2]...
     """
     check_characters(text, filename)
     try:

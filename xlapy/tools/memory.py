@@ -12,8 +12,7 @@ from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.memory_report import memory_peak, position_names
 from xlapy.hlo.instruction import Instruction, source_of
-from xlapy.text.describe import framework_name_of
-from xlapy.tools.describe import byte_text, contents_of
+from xlapy.text.describe import byte_text, contents_of, framework_name_of
 
 LISTED_VALUES = 20
 """The largest number of arguments, and of other values, that are listed."""

@@ -43,7 +43,14 @@ def _show_passes(context: click.Context, _: click.Parameter, wanted: bool) -> No
 @click.option(
     "--passes", default="", help="Passes to run, such as 'dce,fixpoint(simplify,fold-constants{elements=10})'."
 )
-@click.option("--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=_show_passes)
+@click.option(
+    "--list-passes",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_passes,
+    help="List the passes and exit.",
+)
 @load_option("passes")
 @click.option("--verify-each", is_flag=True, help="Verify after each pass, and check that it reports its changes.")
 @click.option(

@@ -31,6 +31,7 @@ TOLERANCES: dict[OpDef, str] = {
         (opcodes.BATCH_NORM_TRAINING, opcodes.BATCH_NORM_INFERENCE, opcodes.BATCH_NORM_GRAD, opcodes.LOGISTIC),
         ROUNDING,
     ),
+    opcodes.ERF: ROUNDING,
     **dict.fromkeys((opcodes.RAGGED_DOT, opcodes.SCALED_DOT), "bits"),
     opcodes.SELECT_AND_SCATTER: "bits",
     **dict.fromkeys((opcodes.ASYNC_DONE, opcodes.COPY_DONE), "bits"),

@@ -1,4 +1,4 @@
-"""Writes docs/pjrt-entries.md: `python -m tests.pjrt.c_api.entries_page`."""
+"""Writes docs/reference/pjrt-entries.md: `python -m tests.pjrt.c_api.entries_page`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import API_VERSION, ENTRIES, EXTENSIONS
 from xlapy.pjrt.native.implementations import REFUSED, Implementation, implementation_of
 
-PAGE = Path(__file__).parents[3] / "docs" / "pjrt-entries.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "pjrt-entries.md"
 
 HEAD = """# Entries of PJRT's C API
 
-`JAX_PLATFORMS=xlapy` is a plugin for PJRT's C API, version {version} ([jax.md](jax.md)). This page lists every entry of
-the function table `PJRT_Api` and of the layouts extension, and how it is implemented: as a copy of fields of a record,
-in native code, or in Python (native code calls Python in rare cases, too). No entry is missing: one that is not
-supported returns the error `UNIMPLEMENTED` with a reason. Every entry checks `struct_size`, and returns
+Every entry of the function table of PJRT's C API, and how the plugin implements it.
+
+`JAX_PLATFORMS=xlapy` is a plugin for PJRT's C API, version {version} ([jax.md](../how-to/jax.md)). This page lists
+every entry of the function table `PJRT_Api` and of the layouts extension, and how it is implemented: as a copy of
+fields of a record, in native code, or in Python (native code calls Python in rare cases, too). No entry is missing: one
+that is not supported returns the error `UNIMPLEMENTED` with a reason. Every entry checks `struct_size`, and returns
 `INVALID_ARGUMENT` if the caller's structure is smaller than that of this version.
 
 {counts}.

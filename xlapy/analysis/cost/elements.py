@@ -49,8 +49,25 @@ _DATA_MOVEMENT = frozenset({
     opcodes.CONCATENATE, opcodes.DYNAMIC_SLICE, opcodes.DYNAMIC_UPDATE_SLICE, opcodes.PAD, opcodes.REVERSE,
     opcodes.SLICE, opcodes.TRANSPOSE,
 })  # fmt: skip
-_DIVISIONS = frozenset({opcodes.DIVIDE, opcodes.SQRT, opcodes.RSQRT})
+_DIVISIONS = frozenset({
+    opcodes.DIVIDE, opcodes.RSQRT, opcodes.SQRT,
+})  # fmt: skip
+TRANSCENDENTAL = frozenset({
+    opcodes.ACOS, opcodes.ACOSH, opcodes.ASIN, opcodes.ASINH, opcodes.ATAN, opcodes.ATAN2, opcodes.ATANH, opcodes.CBRT,
+    opcodes.COSH, opcodes.COSINE, opcodes.ERF, opcodes.EXPONENTIAL, opcodes.EXPONENTIAL_MINUS_ONE, opcodes.LOG,
+    opcodes.LOGISTIC, opcodes.LOG_PLUS_ONE, opcodes.POWER, opcodes.RSQRT, opcodes.SINE, opcodes.SINH, opcodes.SQRT,
+    opcodes.TAN, opcodes.TANH,
+})  # fmt: skip
+"""The opcodes whose elements XLA counts as transcendental functions."""
+
+_OTHER_FUNCTIONS = frozenset({
+    opcodes.COUNT_LEADING_ZEROS, opcodes.MULHI, opcodes.POPCNT, opcodes.REDUCE_PRECISION, opcodes.REMAINDER,
+    opcodes.ROUND_NEAREST_AFZ, opcodes.STOCHASTIC_CONVERT,
+})  # fmt: skip
 _LONG_FUNCTIONS = frozenset({opcodes.POWER, opcodes.ATAN2})
+
+CLASSIFIED = _NO_ARITHMETIC | _ONE_INSTRUCTION | _DATA_MOVEMENT | _DIVISIONS | TRANSCENDENTAL | _OTHER_FUNCTIONS
+"""The opcodes whose cost is chosen. Every other opcode costs as much as a transcendental function."""
 
 
 def element_cost(instruction: Instruction) -> int:
@@ -67,15 +84,6 @@ def element_cost(instruction: Instruction) -> int:
     if op in _DIVISIONS and t.is_floating:
         return rounding + 8
     return rounding + TRANSCENDENTAL_COST * (4 if op in _LONG_FUNCTIONS else 1)
-
-
-TRANSCENDENTAL = frozenset({
-    opcodes.ACOS, opcodes.ACOSH, opcodes.ASIN, opcodes.ASINH, opcodes.ATAN, opcodes.ATAN2, opcodes.ATANH, opcodes.CBRT,
-    opcodes.COSH, opcodes.COSINE, opcodes.ERF, opcodes.EXPONENTIAL, opcodes.EXPONENTIAL_MINUS_ONE, opcodes.LOG,
-    opcodes.LOGISTIC, opcodes.LOG_PLUS_ONE, opcodes.POWER, opcodes.RSQRT, opcodes.SINE, opcodes.SINH, opcodes.SQRT,
-    opcodes.TAN, opcodes.TANH,
-})  # fmt: skip
-"""The opcodes whose elements XLA counts as transcendental functions."""
 
 
 def element_count(shape: Shape) -> int:

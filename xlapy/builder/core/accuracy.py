@@ -21,6 +21,11 @@ class ResultAccuracy:
 
     `atol` and `rtol` bound the absolute and relative error, `ulps` the error in units in the last place. 0 means no
     bound.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[3]"), "x")
+    >>> ops.exp(x, xla.ResultAccuracy(ulps=2)).instruction.result_accuracy
+    'tolerance={atol=0,rtol=0,ulps=2}'
     """
 
     highest: bool = False

@@ -46,9 +46,10 @@ class OperandError(BuilderError, ShapeError):
 class XlaBuilder(Annotated):
     """A computation under construction. The functions of `xlapy.ops` append to it; `build` finishes it.
 
-    >>> builder = XlaBuilder("axpy")
-    >>> x = ops.parameter(builder, 0, Shape.parse("f32[3]"), "x")
-    >>> computation = (x + x).builder.build()
+    >>> b = xla.XlaBuilder("twice")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[3]"), "x")
+    >>> b.build(x + x)
+    <XlaComputation twice: (x: f32[3]) -> f32[3]>
     """
 
     def __init__(self, name: str) -> None:

@@ -18,6 +18,14 @@ class XlaComputation:
 
     `XlaComputation(module)` wraps any module, for example parsed HLO text. Raises InvalidArgumentError if the module
     has no entry.
+
+    >>> b = xla.XlaBuilder("twice")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[3]"), "x")
+    >>> computation = b.build(x + x)
+    >>> computation.program_shape.result.dimensions
+    (3,)
+    >>> print(computation.as_hlo_text(print_metadata=False).splitlines()[4])
+      ROOT %add = f32[3]{0} add(%x, %x)
     """
 
     __slots__ = ("module",)

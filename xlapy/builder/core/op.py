@@ -34,6 +34,11 @@ class XlaOp:
     Operators accept another XlaOp, or a Python number or NumPy array, which becomes a constant of this op's element
     type. Scalars are broadcast; arrays of different ranks need a function with `broadcast_dimensions`. `x == y` and the
     other comparisons create ops as well: use `is` to compare identity.
+
+    >>> b = xla.XlaBuilder("m")
+    >>> x = ops.parameter(b, 0, xla.Shape.parse("f32[2,3]"), "x")
+    >>> 2.0 * x - 1.0
+    <XlaOp subtract = f32[2,3] subtract>
     """
 
     __slots__ = ("builder", "instruction")

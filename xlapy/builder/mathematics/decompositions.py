@@ -1,18 +1,27 @@
 """Real functions that exist in HLO, decomposed into simpler operations, for consumers of modules that do not support
 them.
 
-Responsible for erf and the inverse trigonometric and hyperbolic functions.
+Responsible for `DECOMPOSITIONS`: erf and the inverse trigonometric and hyperbolic functions. StableHLO has them as
+composites, and the pass `expand` replaces operations by them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Final
 
+from xlapy import opcodes
 from xlapy.base.element_types import F64
+from xlapy.base.shape import Shape
 from xlapy.builder import elementwise as e
+from xlapy.builder.core.builder import XlaBuilder
 from xlapy.builder.core.op import XlaOp
 from xlapy.builder.mathematics.error_functions import far_erfc
 from xlapy.builder.mathematics.polynomials import constant_like, horner, in_f32
+from xlapy.builder.sources import parameter
+from xlapy.hlo.computation import Computation
+from xlapy.opcodes.registry import OpDef
 
 _LOG_OF_2 = math.log(2)
 _HUGE = {False: 2.0**60, True: 2.0**500}
@@ -88,3 +97,29 @@ def acosh(x: XlaOp) -> XlaOp:
 def atanh(x: XlaOp) -> XlaOp:
     """NaN for |x| > 1."""
     return (e.log1p(x) - e.log1p(-x)) * 0.5
+
+
+DECOMPOSITIONS: Final[Mapping[OpDef, Callable[[XlaOp], XlaOp]]] = {
+    opcodes.ACOS: acos,
+    opcodes.ACOSH: acosh,
+    opcodes.ASIN: asin,
+    opcodes.ASINH: asinh,
+    opcodes.ATAN: atan,
+    opcodes.ATANH: atanh,
+    opcodes.COSH: cosh,
+    opcodes.ERF: erf,
+    opcodes.SINH: sinh,
+}
+"""The decomposition of each unary opcode that has one, for floating-point elements."""
+
+
+def decomposition_of(op: OpDef, shape: Shape, name: str) -> Computation:
+    """Returns a computation, in a module of its own, that computes an opcode by its decomposition.
+
+    `shape` is the shape of the parameter. Raises ShapeError if its elements are not floating-point.
+    """
+    builder = XlaBuilder(name)
+    computation = builder.build(DECOMPOSITIONS[op](parameter(builder, 0, shape, "x"))).module.entry_computation
+    for instruction in computation:
+        instruction.metadata = None  # it would name the place where this function built it
+    return computation

@@ -34,7 +34,12 @@ Array = np.ndarray[Any, Any]
 KnownDivergence = tuple[str, bool]
 """A class, and whether an instruction belongs to it."""
 
-NEWER_THAN_JAXLIB = (opcodes.ATAN, opcodes.MULHI, opcodes.SHUFFLE)
+NEWER_THAN_JAXLIB = (
+    opcodes.ATAN,
+    opcodes.MULHI,
+    opcodes.SHUFFLE,
+)
+"""The opcodes that jaxlib's parser does not have; random modules that XLA:CPU runs are drawn without them."""
 NOT_EXECUTABLE = frozenset(
     {
         "acos",

@@ -320,6 +320,9 @@ class ConvDimensions:
     """The batch, feature and spatial dimensions of a convolution's operands and result.
 
     Example: `b01f_01io->b01f` is batch, two spatial dimensions, feature; kernel spatial, input feature, output feature.
+
+    >>> xla.ConvDimensions.parse("b01f_01io->b01f").input_spatial_dimensions
+    (1, 2)
     """
 
     input_batch_dimension: int

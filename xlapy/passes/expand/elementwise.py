@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from xlapy import opcodes
+from xlapy.base.element_types import C64
+from xlapy.base.errors import ShapeError
+from xlapy.base.shape import Shape
+from xlapy.builder.mathematics.decompositions import DECOMPOSITIONS, decomposition_of
+from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.registry import OpDef
 from xlapy.passes.expand.blocks import compare
 from xlapy.passes.expand.core import EXPANSIONS, wide_type
 from xlapy.passes.rewrite import Writer
@@ -39,3 +45,27 @@ def clamp(write: Writer, instruction: Instruction) -> Instruction:
     low, high = (bound if bound.shape.rank == shape.rank else write.broadcast(bound, shape) for bound in (low, high))
     raised = write.add(opcodes.MAXIMUM, operand, low)
     return write.add(opcodes.MINIMUM, raised, high, shape=instruction.shape)
+
+
+def _is_real(op: OpDef) -> bool:
+    """Returns whether a unary opcode refuses complex numbers, so that its decomposition covers all its operands."""
+    try:
+        op.result_shape([Shape.scalar(C64)])
+    except ShapeError:
+        return True
+    return False
+
+
+@EXPANSIONS.rule(*filter(_is_real, DECOMPOSITIONS))
+def decomposed(write: Writer, instruction: Instruction) -> Instruction:
+    """The decomposition of the builder, which computes narrower floats in f32."""
+    (operand,) = instruction.operands
+    decomposition = decomposition_of(instruction.op, operand.shape.without_layout(), instruction.op.name)
+    written: dict[Instruction, Instruction] = {}
+    for inner in decomposition:
+        operands = [written[each] for each in inner.operands]
+        shape = inner.shape if inner.op.infer is None else None
+        written[inner] = (
+            operand if is_parameter(inner) else write.add(inner.op, *operands, attributes=inner.attributes, shape=shape)
+        )
+    return written[decomposition.root_instruction]

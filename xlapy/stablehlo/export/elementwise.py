@@ -1,51 +1,33 @@
-"""Export rules of elementwise opcodes. Those that StableHLO lacks become CHLO operations."""
+"""Export rules of elementwise opcodes. Those that StableHLO lacks become CHLO operations or composites."""
 
 from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.elementwise import CompareAttributes, ReducePrecisionAttributes
+from xlapy.stablehlo import ir
+from xlapy.stablehlo.elementwise_operations import COMPOSITES, OPERATIONS, composite_name
 from xlapy.stablehlo.export.core.attributes import integer32
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder
 from xlapy.stablehlo.export.core.rules import RULES
 from xlapy.stablehlo.export.core.value_tree import ValueTree
 
-_CHLO = (
-    opcodes.ACOS,
-    opcodes.ACOSH,
-    opcodes.ASIN,
-    opcodes.ASINH,
-    opcodes.ATAN,
-    opcodes.ATANH,
-    opcodes.COSH,
-    opcodes.ERF,
-    opcodes.MULHI,
-    opcodes.SINH,
-)
-_STABLEHLO = (
-    opcodes.ABS, opcodes.ADD, opcodes.AND, opcodes.ATAN2, opcodes.BITCAST_CONVERT, opcodes.CBRT, opcodes.CEIL,
-    opcodes.CLAMP, opcodes.COMPLEX, opcodes.CONVERT, opcodes.COSINE, opcodes.COUNT_LEADING_ZEROS, opcodes.DIVIDE,
-    opcodes.EXPONENTIAL, opcodes.EXPONENTIAL_MINUS_ONE, opcodes.FLOOR, opcodes.IMAG, opcodes.IS_FINITE, opcodes.LOG,
-    opcodes.LOG_PLUS_ONE, opcodes.LOGISTIC, opcodes.MAXIMUM, opcodes.MINIMUM, opcodes.MULTIPLY, opcodes.NEGATE,
-    opcodes.NOT, opcodes.OR, opcodes.POPCNT, opcodes.POWER, opcodes.REAL, opcodes.REMAINDER, opcodes.ROUND_NEAREST_AFZ,
-    opcodes.ROUND_NEAREST_EVEN, opcodes.RSQRT, opcodes.SELECT, opcodes.SHIFT_LEFT, opcodes.SHIFT_RIGHT_ARITHMETIC,
-    opcodes.SHIFT_RIGHT_LOGICAL, opcodes.SIGN, opcodes.SINE, opcodes.SQRT, opcodes.SUBTRACT, opcodes.TAN, opcodes.TANH,
-    opcodes.XOR,
-)  # fmt: skip
+
+@RULES.rule(*OPERATIONS)
+def elementwise(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    return builder.emit_for(OPERATIONS[instruction.op], instruction)
 
 
-def _name(instruction: Instruction, dialect: str) -> str:
-    return f"{dialect}.{instruction.op.name.replace('-', '_')}"
-
-
-@RULES.rule(*_STABLEHLO)
-def stablehlo_elementwise(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    return builder.emit_for(_name(instruction, "stablehlo"), instruction)
-
-
-@RULES.rule(*_CHLO)
-def chlo_elementwise(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
-    return builder.emit_for(_name(instruction, "chlo"), instruction)
+@RULES.rule(*COMPOSITES.values())
+def composite(builder: BlockBuilder, instruction: Instruction) -> ValueTree:
+    """Exports an opcode that neither dialect has as a composite, whose decomposition computes the same."""
+    function = builder.context.function_name(builder.context.decomposition(instruction))
+    attributes = {
+        "name": composite_name(instruction.op),
+        "decomposition": ir.SymbolReference(function),
+        "version": integer32(1),
+    }
+    return builder.emit_for("stablehlo.composite", instruction, attributes)
 
 
 @RULES.rule(opcodes.COMPARE)

@@ -19,6 +19,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.aliasing import OutputAlias
 from xlapy.opcodes.custom import CustomCallApiVersion, CustomCallAttributes, CustomCallSchedule
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.elementwise_operations import COMPOSITES
 from xlapy.stablehlo.importing.core.attribute_text import dictionary_text
 from xlapy.stablehlo.importing.core.attributes import (
     array,
@@ -250,7 +251,8 @@ def shape_assertion(
 
 @rule("stablehlo.composite", results=None, regions=None, on_storage_type=True, any_operands=True)
 def composite(builder: ComputationBuilder, operation: ir.Operation) -> Results:
-    """Imports a composite named after a CHLO operation as that operation, any other as a call of its decomposition.
+    """Imports a composite named after a CHLO operation as that operation, one that stands for an opcode as that opcode,
+    and any other as a call of its decomposition.
 
     The name, version and attributes of the composite become frontend attributes of the call.
     """
@@ -266,6 +268,8 @@ def composite(builder: ComputationBuilder, operation: ir.Operation) -> Results:
         chlo_rule.check_counts(chlo_operation)
         check_arrays(builder.operands(chlo_operation))
         return chlo_rule.function(builder, chlo_operation)
+    if name in COMPOSITES:
+        return builder.emit(COMPOSITES[name], array_operands(builder, operation, operands=1, results=1))
     frontend_attributes = {
         "composite.attributes": dictionary_text(attributes),
         "composite.name": name,

@@ -18,6 +18,7 @@ from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, Co
 from xlapy.opcodes.reduction import ReduceAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.elementwise_operations import OPERATIONS
 from xlapy.stablehlo.importing.core.attributes import integer, text
 from xlapy.stablehlo.importing.core.computation_builder import ComputationBuilder
 from xlapy.stablehlo.importing.core.rules import rule
@@ -25,55 +26,14 @@ from xlapy.stablehlo.importing.core.scalar_computations import scalar_binary_com
 from xlapy.stablehlo.importing.core.types import element_type, type_text
 from xlapy.stablehlo.importing.sources import emit_iota
 
+_OTHER_FORM = (
+    opcodes.BITCAST_CONVERT, opcodes.CBRT, opcodes.CLAMP, opcodes.CONVERT, opcodes.MAXIMUM, opcodes.MINIMUM,
+    opcodes.SELECT,
+)  # fmt: skip
+"""The opcodes whose operations take more than HLO does: other types, or scalars among arrays."""
+
 DIRECT_OPCODES: dict[str, OpDef] = {
-    "stablehlo.abs": opcodes.ABS,
-    "stablehlo.add": opcodes.ADD,
-    "stablehlo.and": opcodes.AND,
-    "stablehlo.atan2": opcodes.ATAN2,
-    "stablehlo.ceil": opcodes.CEIL,
-    "stablehlo.complex": opcodes.COMPLEX,
-    "stablehlo.cosine": opcodes.COSINE,
-    "stablehlo.count_leading_zeros": opcodes.COUNT_LEADING_ZEROS,
-    "stablehlo.divide": opcodes.DIVIDE,
-    "stablehlo.exponential": opcodes.EXPONENTIAL,
-    "stablehlo.exponential_minus_one": opcodes.EXPONENTIAL_MINUS_ONE,
-    "stablehlo.floor": opcodes.FLOOR,
-    "stablehlo.imag": opcodes.IMAG,
-    "stablehlo.is_finite": opcodes.IS_FINITE,
-    "stablehlo.log": opcodes.LOG,
-    "stablehlo.log_plus_one": opcodes.LOG_PLUS_ONE,
-    "stablehlo.logistic": opcodes.LOGISTIC,
-    "stablehlo.multiply": opcodes.MULTIPLY,
-    "stablehlo.negate": opcodes.NEGATE,
-    "stablehlo.not": opcodes.NOT,
-    "stablehlo.or": opcodes.OR,
-    "stablehlo.popcnt": opcodes.POPCNT,
-    "stablehlo.power": opcodes.POWER,
-    "stablehlo.real": opcodes.REAL,
-    "stablehlo.remainder": opcodes.REMAINDER,
-    "stablehlo.round_nearest_afz": opcodes.ROUND_NEAREST_AFZ,
-    "stablehlo.round_nearest_even": opcodes.ROUND_NEAREST_EVEN,
-    "stablehlo.rsqrt": opcodes.RSQRT,
-    "stablehlo.shift_left": opcodes.SHIFT_LEFT,
-    "stablehlo.shift_right_arithmetic": opcodes.SHIFT_RIGHT_ARITHMETIC,
-    "stablehlo.shift_right_logical": opcodes.SHIFT_RIGHT_LOGICAL,
-    "stablehlo.sign": opcodes.SIGN,
-    "stablehlo.sine": opcodes.SINE,
-    "stablehlo.sqrt": opcodes.SQRT,
-    "stablehlo.subtract": opcodes.SUBTRACT,
-    "stablehlo.tan": opcodes.TAN,
-    "stablehlo.tanh": opcodes.TANH,
-    "stablehlo.xor": opcodes.XOR,
-    "chlo.acos": opcodes.ACOS,
-    "chlo.acosh": opcodes.ACOSH,
-    "chlo.asin": opcodes.ASIN,
-    "chlo.asinh": opcodes.ASINH,
-    "chlo.atan": opcodes.ATAN,
-    "chlo.atanh": opcodes.ATANH,
-    "chlo.cosh": opcodes.COSH,
-    "chlo.erf": opcodes.ERF,
-    "chlo.mulhi": opcodes.MULHI,
-    "chlo.sinh": opcodes.SINH,
+    **{name: op for op, name in OPERATIONS.items() if op not in _OTHER_FORM},
     "chlo.tan": opcodes.TAN,
 }
 """The opcodes of operations without attributes that HLO has in the same form."""

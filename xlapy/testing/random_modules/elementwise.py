@@ -8,6 +8,7 @@ from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.codecs import NoAttributes
 from xlapy.opcodes.elementwise import (
     CompareAttributes,
     ComparisonDirection,
@@ -15,64 +16,13 @@ from xlapy.opcodes.elementwise import (
     ReducePrecisionAttributes,
     bitcast_convert_shape,
 )
-from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.registry import REGISTRY, OpDef, exactly
 from xlapy.testing.random_modules.generator import MAX_ELEMENTS, ModuleGenerator, OpGenerator, SkipDraw
 
-UNARY = (
-    opcodes.ABS,
-    opcodes.ACOS,
-    opcodes.ACOSH,
-    opcodes.ASIN,
-    opcodes.ASINH,
-    opcodes.ATAN,
-    opcodes.ATANH,
-    opcodes.CBRT,
-    opcodes.CEIL,
-    opcodes.COSINE,
-    opcodes.COSH,
-    opcodes.COUNT_LEADING_ZEROS,
-    opcodes.ERF,
-    opcodes.EXPONENTIAL,
-    opcodes.EXPONENTIAL_MINUS_ONE,
-    opcodes.FLOOR,
-    opcodes.IMAG,
-    opcodes.IS_FINITE,
-    opcodes.LOG,
-    opcodes.LOG_PLUS_ONE,
-    opcodes.LOGISTIC,
-    opcodes.NEGATE,
-    opcodes.NOT,
-    opcodes.POPCNT,
-    opcodes.REAL,
-    opcodes.ROUND_NEAREST_AFZ,
-    opcodes.ROUND_NEAREST_EVEN,
-    opcodes.RSQRT,
-    opcodes.SIGN,
-    opcodes.SINE,
-    opcodes.SINH,
-    opcodes.SQRT,
-    opcodes.TAN,
-    opcodes.TANH,
-)
-BINARY = (
-    opcodes.ADD,
-    opcodes.AND,
-    opcodes.ATAN2,
-    opcodes.DIVIDE,
-    opcodes.MAXIMUM,
-    opcodes.MINIMUM,
-    opcodes.MULHI,
-    opcodes.MULTIPLY,
-    opcodes.OR,
-    opcodes.POWER,
-    opcodes.REMAINDER,
-    opcodes.SHIFT_LEFT,
-    opcodes.SHIFT_RIGHT_ARITHMETIC,
-    opcodes.SHIFT_RIGHT_LOGICAL,
-    opcodes.SUBTRACT,
-    opcodes.XOR,
-    opcodes.COMPLEX,
-)
+_UNIFORM = [op for op in REGISTRY.values() if op.elementwise and op.infer is not None and op.attributes is NoAttributes]
+"""Ops that follow from their operands alone. Clamp and select, whose operands differ in shape, have op generators."""
+UNARY = tuple(op for op in _UNIFORM if op.arity == exactly(1))
+BINARY = tuple(op for op in _UNIFORM if op.arity == exactly(2))
 _EXACT_FOR_FLOATS = frozenset(
     {
         opcodes.ABS,

@@ -94,10 +94,10 @@ def fft(generator: ModuleGenerator) -> None:
     real = kind in (FftType.RFFT, FftType.IRFFT)
     length = [generator.integer(0 if generator.chance(0.1) else 1, 9) for _ in range(generator.choice((1, 1, 2, 3)))]
     sizes = [*_batch(generator), *length]
-    if kind is FftType.IRFFT:
-        sizes[-1] = length[-1] // 2 + 1 if length[-1] else 0
     if prod(sizes) > MAX_ELEMENTS or prod(length) > MAX_ELEMENTS or (real and not length[-1]):
         raise SkipDraw
+    if kind is FftType.IRFFT:
+        sizes[-1] = length[-1] // 2 + 1
     t = generator.type(lambda t: t.name in ("F32", "F64") if kind is FftType.RFFT else t.is_complex)
     operand = random_array(sizes, t.dtype, generator.rng, special=False)
     generator.add(

@@ -133,7 +133,10 @@ def report_lines(found: BisectResult, settings: BisectSettings, most: int | None
     elif not found.agrees_before_passes:
         yield "no pass is faulty: the interpreter differs from XLA on the original program"
         yield _indented(found.fault.message)
-        yield "`xlapy fuzz` compares the two instruction by instruction; docs/differences.md lists intended differences"
+        yield (
+            "`xlapy fuzz` compares the two instruction by instruction; "
+            "docs/explanation/differences.md lists intended differences"
+        )
     elif found.position is not None:
         yield f"{found.position}"
         yield f"  {found.fault.kind.value}"

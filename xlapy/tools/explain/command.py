@@ -22,8 +22,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction, source_of
 from xlapy.hlo.module import Module
 from xlapy.passes import Pipeline
-from xlapy.text.describe import framework_name_of, line_of
-from xlapy.tools.describe import kind_of
+from xlapy.text.describe import framework_name_of, kind_of, line_of
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.explain.instruction_tracker import InstructionTracker
 from xlapy.tools.files import check_writable, read_program, write_file

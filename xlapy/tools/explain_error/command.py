@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from pathlib import Path
 
 import click
 from rich.console import Console
@@ -12,21 +11,15 @@ from rich.table import Table
 
 from xlapy.base.error_codes.code import families, find_code
 from xlapy.tools.explain_error import page
-from xlapy.tools.files import write_file
 
 
 @click.command("explain-error")
 @click.argument("code", required=False)
-@click.option("--markdown", metavar="DIR", type=click.Path(path_type=Path), help="Write the pages of the reference.")
-def explain_error(code: str | None, markdown: Path | None) -> None:
+def explain_error(code: str | None) -> None:
     """Describe the rule behind the CODE at the end of an error, as in "[E1202]", what to do, and a small program that
     breaks the rule. Without a code, list all codes.
     """
-    if markdown is not None:
-        markdown.mkdir(parents=True, exist_ok=True)
-        for name, text in page.pages():
-            write_file(str(markdown / name), lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
-    elif code is None:
+    if code is None:
         _list()
     else:
         found = find_code(code.strip("[]"))

@@ -27,6 +27,11 @@ def name_of(code: ErrorCode) -> str:
     return next(name for family in families() for name, other in family.codes.items() if other == code)
 
 
+def page_of(code: ErrorCode) -> str:
+    """Returns the file name of the page that has the section of a code."""
+    return next(f"{family.name}.md" for family in families() if code in family.codes.values())
+
+
 def operations_of(code: ErrorCode) -> list[str]:
     """Returns the operations that have a constraint with this code."""
     return [op.name for op in REGISTRY.values() if any(code in constraint.codes for constraint in op.constraints)]

@@ -1,4 +1,4 @@
-"""`xlapy ops`: shows the operations and the platforms that run them; also writes docs/ops.md and docs/builder.md.
+"""`xlapy ops`: shows the operations and the platforms that run them; also prints pages of docs/reference.
 
 Responsible for the command and its table. The facts come from the op registry and the platforms' tables of rules.
 """
@@ -19,20 +19,24 @@ from xlapy.tools.ops.support import TABLES, refusal_of
 @click.argument("name", required=False)
 @click.option("--family", help="Show only the operations of one family.")
 @click.option("--lacking", metavar="PLATFORM", help="Show only operations that a platform does not run, and why.")
-@click.option("--markdown", is_flag=True, help="Print docs/ops.md.")
-@click.option("--builder", is_flag=True, help="Print docs/builder.md.")
+@click.option("--markdown", is_flag=True, help="Print Markdown: the page of NAME, or the table of all operations.")
+@click.option("--builder", is_flag=True, help="Print the counterparts of XLA's xla_builder.h as Markdown.")
 def ops(name: str | None, family: str | None, lacking: str | None, markdown: bool, builder: bool) -> None:
     """Show one operation (constraints, element types, examples), or list all operations and the platforms that run
     them.
     """
     if builder or markdown:
-        click.echo(builder_page.markdown() if builder else ops_page.page(), nl=False)
+        click.echo(builder_page.markdown() if builder else _markdown(name), nl=False)
     elif name is not None:
-        Console().print(Markdown(ops_page.section(lookup(name))))
+        Console().print(Markdown(ops_page.page(lookup(name))))
     elif lacking is not None:
         _list_lacking(lacking, _chosen(family))
     else:
         _list(_chosen(family))
+
+
+def _markdown(name: str | None) -> str:
+    return ops_page.index() if name is None else ops_page.page(lookup(name))
 
 
 def _chosen(family: str | None) -> list[OpDef]:

@@ -18,7 +18,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
 from xlapy.loops.operations import Operations, kernel_operations
 from xlapy.runtime.machine import Machine, Roofline
-from xlapy.tools.describe import computing
+from xlapy.text.describe import computing
 from xlapy.tools.profile.measuring import Measured
 from xlapy.tools.profile.reuse import Access, reuse_distances
 from xlapy.tools.profile.rows import HostCallback, Row, merged, rows_by_instruction

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from xlapy.analysis.cost import TRANSCENDENTAL_COST, Cost, element_cost
 from xlapy.hlo.instruction import Instruction, source_of
-from xlapy.text.describe import framework_name_of
-from xlapy.tools.describe import computing, contents_of
+from xlapy.text.describe import computing, contents_of, framework_name_of
 
 FAR_FROM_LIMITS = 0.2
 """Fraction of the machine's limits below which neither memory nor arithmetic explains the time."""

@@ -25,8 +25,7 @@ from xlapy.analysis.cost import array_bytes
 from xlapy.hlo.instruction import Instruction, source_of
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order, print_order
-from xlapy.text.describe import framework_name_of, line_of
-from xlapy.tools.describe import kind_of
+from xlapy.text.describe import framework_name_of, kind_of, line_of
 from xlapy.tools.native_forms import NativeForms
 from xlapy.tools.profile.report import Profile, figures_text
 from xlapy.tools.profile.rows import Row, rows_by_instruction

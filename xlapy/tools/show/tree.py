@@ -9,8 +9,7 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction, source_of
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import post_order
-from xlapy.text.describe import line_of
-from xlapy.tools.describe import byte_text, kind_of
+from xlapy.text.describe import byte_text, kind_of, line_of
 from xlapy.tools.native_forms import NativeForms
 from xlapy.tools.profile.report import Profile, figures_text
 from xlapy.tools.profile.rows import Row, rows_by_instruction

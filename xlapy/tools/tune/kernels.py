@@ -13,7 +13,7 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.extraction import kernel_fingerprint
 from xlapy.codegen.strategies import Choice
 from xlapy.hlo.instruction import Instruction
-from xlapy.tools.describe import computing
+from xlapy.text.describe import computing
 from xlapy.tools.profile.rows import Row, all_rows
 
 

@@ -56,6 +56,10 @@ class ModuleContext(Protocol):
         """Returns the name of the function that a called computation is exported as."""
         ...
 
+    def decomposition(self, instruction: Instruction) -> Computation:
+        """Returns a computation of simpler instructions that computes an elementwise instruction."""
+        ...
+
     def is_in_signature(self, instruction: Instruction, attribute: str) -> bool:
         """Returns whether an annotation of an instruction is part of the entry function's signature."""
         ...

@@ -15,12 +15,15 @@ from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape
+from xlapy.builder.mathematics.decompositions import decomposition_of
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.names import NameUniquer
+from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.elementwise_operations import composite_name
 from xlapy.stablehlo.export.core.annotations import SHARDING, annotation_attributes, sharding_text
 from xlapy.stablehlo.export.core.attributes import integer, integers
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder, ModuleContext, most_instructions
@@ -48,6 +51,7 @@ class ModuleExporter(ModuleContext):
         self._names.unique(_MAIN)
         self._functions: dict[Computation, str] = {}
         self._pending: list[Computation] = []
+        self._decompositions: dict[tuple[OpDef, Shape], Computation] = {}
         self._block = ir.Block()
 
     def export(self) -> ir.Operation:
@@ -100,6 +104,13 @@ class ModuleExporter(ModuleContext):
             self._functions[computation] = self._names.unique(computation.name)
             self._pending.append(computation)
         return self._functions[computation]
+
+    def decomposition(self, instruction: Instruction) -> Computation:
+        """Returns the decomposition of a unary instruction; instructions of one opcode and shape share it."""
+        op, shape = instruction.op, instruction.operands[0].shape.without_layout()
+        if (op, shape) not in self._decompositions:
+            self._decompositions[op, shape] = decomposition_of(op, shape, f"{composite_name(op)}.impl")
+        return self._decompositions[op, shape]
 
     def _export_function(self, computation: Computation, name: str, visibility: str) -> ir.Operation:
         builder = BlockBuilder(self)

@@ -1,0 +1,128 @@
+"""The site of the documentation: it builds, every page is in its navigation, and every public name is documented."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import xlapy
+from docs.extensions.markdown_docstrings import restructured
+from docs.extensions.page_lists import _names, title_and_sentence
+from tests.documents.test_links import links
+from xlapy import ops, passes, runtime
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+API = "\n".join(path.read_text() for path in (DOCS / "reference" / "api").glob("*.md"))
+DOCUMENTED = set(re.findall(r"^\.\. auto\w+:: (\S+)$", API, re.MULTILINE))
+
+
+# -- navigation
+
+
+def listed(page: Path) -> list[Path]:
+    """Returns the pages that a page's directives put into the navigation."""
+    text = page.read_text()
+    found: list[Path] = []
+    for names in re.findall(r"^```\{pages\}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        found += [page.parent / name for name in _names(page.parent, names.split())]
+    for names in re.findall(r"^```\{toctree\}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        given = [name for name in names.split() if not name.startswith(":")]
+        found += [path for name in given for path in page.parent.glob(f"{name.removesuffix('.md')}.md")]
+    return found
+
+
+def test_every_page_is_in_the_navigation_or_linked_by_an_index() -> None:
+    waiting, seen = [DOCS / "index.md"], {DOCS / "index.md"}
+    while waiting:
+        page = waiting.pop()
+        for found in listed(page):
+            if found not in seen:
+                seen.add(found)
+                waiting.append(found)
+    operations = DOCS / "reference" / "ops"
+    seen |= {operations / target for target in links((operations / "index.md").read_text())}
+    assert {path for path in DOCS.rglob("*.md") if "_generate" not in path.parts} - seen == set()
+
+
+def test_the_home_page_lists_the_four_kinds_of_pages() -> None:
+    kinds = [page.parent.name for page in listed(DOCS / "index.md")]
+    assert kinds == ["tutorials", "how-to", "reference", "explanation"]
+    assert set(kinds) <= {path.name for path in DOCS.iterdir() if path.is_dir()}
+
+
+def test_the_first_sentence_of_a_page() -> None:
+    page = "# A title\n\nSee [cpu.md](../cpu.md), e.g. jax 0.10.2: it has\n`a.b` and more. The rest.\n\nAnother.\n"
+    assert title_and_sentence(page) == ("A title", "See cpu.md, e.g. jax 0.10.2: it has `a.b` and more.")
+    assert title_and_sentence("# A title\n\nThese are:\n\n- one\n") == ("A title", "These are")
+    assert title_and_sentence("# A title\n\n## A section\n\nText.\n") == ("A title", "")
+    assert title_and_sentence("# A title\n\n```sh\nxlapy\n```\n") == ("A title", "")
+
+
+def test_a_list_of_pages_names_existing_ones(tmp_path: Path) -> None:
+    for name in ("index.md", "b.md", "a.md", "c/index.md", "c/d.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("# T\n")
+    assert _names(tmp_path, ["b.md"]) == ["b.md", "a.md", "c/index.md"]
+    with pytest.raises(ValueError, match=r"has no page x\.md"):
+        _names(tmp_path, ["x.md"])
+
+
+# -- the Python interface
+
+
+def test_every_public_name_is_documented() -> None:
+    objects = {f"xlapy.{name}" for name in xlapy.__all__} - {"xlapy.errors", "xlapy.opcodes", "xlapy.ops"}
+    assert objects - DOCUMENTED == set()
+    assert {f"xlapy.ops.{name}" for name in ops.__all__} - DOCUMENTED == set()
+    assert {f"xlapy.passes.{name}" for name in passes.__all__} - DOCUMENTED - {"xlapy.passes.CATALOG"} == set()
+    mine = {f"xlapy.runtime.{name}" for name in runtime.__all__} - {
+        name.replace("xlapy.", "xlapy.runtime.") for name in objects
+    }
+    assert mine - DOCUMENTED == set()
+
+
+def test_docstrings_are_read_as_markdown() -> None:
+    assert restructured("Takes `x` and `f(x)`: a*b, and_, `a | b`.") == (
+        "Takes :py:obj:`x`\\  and ``f(x)``\\ : a\\*b, and\\_, ``a | b``\\ ."
+    )
+    assert restructured("See `Shape`.") == "See :py:obj:`.Shape`\\ ."
+    assert restructured("First:\n- one\n  more\n- two") == "First:\n\n- one\n  more\n- two"
+    assert restructured("An example:\n\n>>> f(`x`)\n1") == (
+        "An example:\n\n.. code-block:: pycon\n\n   >>> f(`x`)\n   1"
+    )
+    assert restructured("Text.\n\n```python\nx = 1\n\ny = 2\n```\n\nMore.") == (
+        "Text.\n\n.. code-block:: python\n\n   x = 1\n   \n   y = 2\n\nMore."
+    )
+    assert (
+        restructured("As text:\n\n    a  b\n      c") == "As text:\n\n.. code-block:: text\n\n       a  b\n         c"
+    )
+
+
+# -- the build
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "--fail-on-warning",
+        "--keep-going",
+        "--quiet",
+        "-d",
+        str(tmp_path / "cache"),
+    ]
+    done = subprocess.run(
+        [*command, "docs", str(tmp_path / "site")], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    page = (tmp_path / "site" / "reference" / "api" / "running.html").read_text()
+    assert 'id="xlapy.Client.compile"' in page
+    assert "Verifies and compiles a program for the first" in page
+    assert (tmp_path / "site" / "reference" / "ops" / "dot.html").exists()
