@@ -32,15 +32,17 @@ from docs._generate.examples import HERE, preamble, with_output
 from xlapy import opcodes, ops
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
-from xlapy.opcodes.registry import OpDef, lookup
+from xlapy.opcodes.registry import Constraint, OpDef, lookup
 from xlapy.reference import definition_of
 from xlapy.stablehlo.export.core.rules import RULES as STABLEHLO
 from xlapy.testing.examples import examples_of
+from xlapy.tools.explain_error.page import page_of
 
 SOURCES = HERE / "operation_semantics"
 OP_PAGE = "../ops/{name}.md"
 """The page of an HLO operation, from a page of the operation semantics."""
 DEPARTURES = "../../explanation/departures.md"
+ERRORS = "../errors"
 
 MEANINGS: dict[str, str] = tomllib.loads((SOURCES / "arguments.toml").read_text())
 """What an argument means, for names that mean the same in all functions."""
@@ -313,13 +315,19 @@ def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 # -- constraints, departures, definitions
 
 
+def _constraint(constraint: Constraint) -> str:
+    """Returns the line of a constraint, with links to the codes of its errors."""
+    links = [f"[{code}]({ERRORS}/{page_of(code)}#{code.lower()})" for code in constraint.codes]
+    return f"- {constraint.text} {', '.join(links)}"
+
+
 def _constraints(operations: list[OpDef]) -> str:
     """Returns the requirements of the shape rules."""
     parts = []
     for op in operations:
         if op.constraints:
             title = f"`{op.name}`:\n\n" if len(operations) > 1 else ""
-            parts.append(title + "\n".join(f"- {constraint}" for constraint in op.constraints))
+            parts.append(title + "\n".join(_constraint(constraint) for constraint in op.constraints))
     return "\n\n".join(["## Constraints", *parts]) if parts else ""
 
 

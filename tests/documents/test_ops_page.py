@@ -10,6 +10,7 @@ from xlapy import opcodes, ops
 from xlapy.base.element_types import F32, F64, S32, U4, U8, U16, U32, U64
 from xlapy.opcodes.registry import REGISTRY, OpDef
 from xlapy.testing.accepted_types import accepted_types, describe, operand_names
+from xlapy.tools.explain_error.page import page_of
 from xlapy.tools.ops.ops_page import builders, index, page
 
 every_op = pytest.mark.parametrize("op", sorted(REGISTRY.values(), key=lambda op: op.name), ids=lambda op: op.name)
@@ -38,7 +39,9 @@ def test_a_page_has_all_parts(op: OpDef) -> None:
     text = page(op)
     assert text.startswith(f"# {op.name}\n\n{op.summary}\n\n- HLO text: `{op.name}(")
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Shape rule", "Definition", "Examples", "Platforms"]
-    assert all(f"\n{number}. {text}\n" in page(op) for number, text in enumerate(op.constraints, 1))
+    for number, constraint in enumerate(op.constraints, 1):
+        assert f"\n{number}. {constraint.text} [" in text
+        assert all(f"[{code}](../errors/{page_of(code)}#{code.lower()})" in text for code in constraint.codes)
     assert "\nRuns on: " in text
     assert "\n```text\n" in text
     for field in op.attributes.fields:
