@@ -12,6 +12,7 @@ from xlapy.base import Shape, ShapeError
 from xlapy.base.error_codes import control as codes
 from xlapy.base.error_codes import movement as movement_codes
 from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
 
@@ -188,7 +189,7 @@ class TestTuples:
         x, t = parameters("f32[2]", "(f32[2])")
         with raises(ShapeError, movement_codes.TUPLE_OPERAND, "f32[2]"):
             ops.get_tuple_element(x, 0)
-        with raises(ShapeError, movement_codes.TUPLE_INDEX, "index 1"):
+        with raises(ShapeError, values_codes.TUPLE_INDEX, "index 1"):
             ops.get_tuple_element(t, 1)
 
 

@@ -9,7 +9,7 @@ from tests.raising import raises
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import movement as codes
+from xlapy.base.error_codes import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder
 
@@ -41,7 +41,7 @@ def test_elements_are_taken_in_order() -> None:
 
 def test_refused() -> None:
     (x,) = parameters("f32[2]")
-    with raises(ShapeError, codes.TUPLE_INDEX, "test_tuples.py", "index 0"):
+    with raises(ShapeError, values_codes.TUPLE_INDEX, "test_tuples.py", "index 0"):
         ops.get_tuple_element(ops.tuple(x.builder, []), 0)
     with raises(BuilderError, builder_codes.OWN_OPERANDS):
         ops.tuple(XlaBuilder("other"), [x])

@@ -16,6 +16,7 @@ from xlapy.base.error_codes import control as codes
 from xlapy.base.error_codes import elementwise as elementwise_codes
 from xlapy.base.error_codes import movement as movement_codes
 from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaOp
 
@@ -44,7 +45,7 @@ class TestTuple:
         check(lambda v, s: paired(paired(v), s), (self.v, self.s), ((self.v,), self.s))
 
     def test_refusals(self) -> None:
-        with raises(ShapeError, movement_codes.TUPLE_INDEX, "index 2", "(f32[], s32[])"):
+        with raises(ShapeError, values_codes.TUPLE_INDEX, "index 2", "(f32[], s32[])"):
             shape(lambda t: ops.get_tuple_element(t, 2), "(f32[], s32[])")
         with raises(ShapeError, movement_codes.TUPLE_OPERAND, "f32[3]"):
             shape(lambda t: ops.get_tuple_element(t, 0), "f32[3]")

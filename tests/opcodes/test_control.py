@@ -11,6 +11,7 @@ from xlapy.base.error_codes import attributes as attributes_codes
 from xlapy.base.error_codes import control as codes
 from xlapy.base.error_codes import movement as movement_codes
 from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import values as values_codes
 from xlapy.base.errors import ParseError
 from xlapy.opcodes.attributes.aliasing import OutputAlias
 from xlapy.opcodes.control import AsyncStartAttributes, FusionKind
@@ -307,5 +308,5 @@ def test_tuples() -> None:
     assert inferred(opcodes.GET_TUPLE_ELEMENT, "(f32[2], (s32[], token[]))", index=1) == "(s32[], token[])"
     refused((movement_codes.TUPLE_OPERAND, "f32[2]"), opcodes.GET_TUPLE_ELEMENT, None, "f32[2]", index=0)
     for index in (2, -1):
-        wanted = (movement_codes.TUPLE_INDEX, f"{index}", "(f32[], f32[])")
+        wanted = (values_codes.TUPLE_INDEX, f"{index}", "(f32[], f32[])")
         refused(wanted, opcodes.GET_TUPLE_ELEMENT, None, "(f32[], f32[])", index=index)

@@ -8,6 +8,7 @@ import pytest
 from tests.raising import Expected, raises
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, PRED
+from xlapy.base.error_codes import modules as modules_codes
 from xlapy.base.error_codes import movement as codes
 from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
@@ -34,7 +35,7 @@ def test_parameter_attributes_are_interned():
 
 
 def test_parameter_number_is_not_negative():
-    with refuses(codes.PARAMETER_NUMBER, "-1"):
+    with refuses(modules_codes.PARAMETER_NUMBERS, "-1"):
         opcodes.PARAMETER.verify(shape("f32[]"), (), ops.ParameterAttributes.make(number=-1))
 
 

@@ -8,6 +8,7 @@ from tests.opcodes.rules import accepts, inferred, refused, written
 from xlapy import opcodes
 from xlapy.base.error_codes import movement as codes
 from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import values as values_codes
 from xlapy.opcodes.registry import Effect
 
 
@@ -37,7 +38,9 @@ def test_refusals() -> None:
     element = opcodes.GET_TUPLE_ELEMENT
     refused((codes.TUPLE_OPERAND, "f32[2]"), element, None, "f32[2]", index=0)
     for index in (2, -1):
-        refused((codes.TUPLE_INDEX, f"{index}", "(f32[2], s32[])"), element, None, "(f32[2], s32[])", index=index)
+        refused(
+            (values_codes.TUPLE_INDEX, f"{index}", "(f32[2], s32[])"), element, None, "(f32[2], s32[])", index=index
+        )
     refused((shared.RESULT_SHAPE, "((f32[2]))", "f32[2]", "s32[]"), element, "s32[]", "(f32[2])", index=0)
     refused((shared.OPERAND_COUNT, "1", "2"), element, None, "()", "()", index=0)
 

@@ -11,6 +11,8 @@ from typing import Any, overload
 
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import modules as modules_codes
+from xlapy.base.error_codes import python_calls as python_calls_codes
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.builder.core.broadcasting import constant_of
@@ -40,14 +42,14 @@ def parameter(
     if not isinstance(shape, Shape):
         fail(
             "parameter",
-            codes.SHAPE_ARGUMENT,
+            python_calls_codes.ARGUMENT_TYPE,
             f"takes a Shape, given {type(shape).__name__} {shape!r}; Shape.parse reads one",
         )
     taken = builder.parameter_shape(parameter_number)
     if taken is not None:
         fail(
             "parameter",
-            codes.BUILT_PARAMETERS,
+            modules_codes.PARAMETER_NUMBERS,
             f"number {parameter_number} is taken by {taken.to_text(layout=False)}, "
             f"given again with {shape.to_text(layout=False)}",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+from xlapy.base.error_codes import modules as modules_codes
 from xlapy.base.error_codes import movement as codes
 from xlapy.base.error_codes import operands as shared
 from xlapy.base.errors import ShapeError
@@ -28,7 +29,7 @@ class ParameterAttributes(Attributes):
 
 def _check_parameter(shape: Shape, _: Sequence[Shape], attrs: ParameterAttributes, __: ProgramShapes) -> None:
     if attrs.number < 0:
-        raise ShapeError(codes.PARAMETER_NUMBER, f"parameter numbers start at 0, given {attrs.number}")
+        raise ShapeError(modules_codes.PARAMETER_NUMBERS, f"parameter numbers start at 0, given {attrs.number}")
     replication = attrs.parameter_replication
     if replication is None:
         return
@@ -46,7 +47,9 @@ PARAMETER = OpDef(
     family="sources",
     summary="The computation's argument with the given number.",
     constraints=(
-        constraint("The parameters of a computation are numbered from 0 without gaps.", codes.PARAMETER_NUMBER),
+        constraint(
+            "The parameters of a computation are numbered from 0 without gaps.", modules_codes.PARAMETER_NUMBERS
+        ),
         constraint("`parameter_replication` has one entry per leaf of the shape.", codes.PARAMETER_REPLICATION),
     ),
     arity=exactly(0),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlapy.base.error_codes import movement as codes
+from xlapy.base.error_codes import values as values_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, attribute, attributes
@@ -43,7 +44,7 @@ def _infer_get_tuple_element(operands: Sequence[Shape], attrs: GetTupleElementAt
         )
     if not 0 <= attrs.index < len(operand.tuple_shapes):
         raise ShapeError(
-            codes.TUPLE_INDEX,
+            values_codes.TUPLE_INDEX,
             f"get-tuple-element: index {attrs.index} is out of bounds for {operand.to_text(layout=False)} "
             f"of {len(operand.tuple_shapes)} elements",
         )
@@ -57,7 +58,7 @@ GET_TUPLE_ELEMENT = OpDef(
     operands="operand",
     constraints=(
         constraint("The operand is a tuple.", codes.TUPLE_OPERAND),
-        constraint("`index` is the index of an element.", codes.TUPLE_INDEX),
+        constraint("`index` is the index of an element.", values_codes.TUPLE_INDEX),
     ),
     arity=exactly(1),
     attributes=GetTupleElementAttributes,

@@ -57,15 +57,6 @@ NAMED_CHOICE = ErrorCode(
         ops.compare(x, x, direction="ABOVE")
     """,
 )
-SHAPE_ARGUMENT = ErrorCode(
-    "E4005",
-    "A parameter has a Shape.",
-    remedy='Pass `xla.Shape.parse("f32[2,3]")` or `xla.Shape.array(...)`.',
-    python="""
-        b = xla.XlaBuilder("m")
-        ops.parameter(b, 0, "f32[2]", "x")
-    """,
-)
 BUILT_ROOT = ErrorCode(
     "E4006",
     "A computation that is built has a root.",
@@ -74,22 +65,6 @@ BUILT_ROOT = ErrorCode(
         b = xla.XlaBuilder("m")
         b.build()
     """,
-)
-BUILT_PARAMETERS = ErrorCode(
-    "E4007",
-    "The parameters of a builder have the numbers from 0 upward, each once.",
-    remedy="Number the parameters in the order of the arguments.",
-    python="""
-        b = xla.XlaBuilder("m")
-        ops.parameter(b, 1, xla.Shape.parse("f32[]"), "x")
-        b.build()
-    """,
-)
-ENTRY = ErrorCode(
-    "E4008",
-    "A module that is used as a computation has an entry computation.",
-    remedy="Create the entry before the module is wrapped.",
-    python='xla.XlaComputation(xla.Module("m"))',
 )
 CONSTANT_VALUE = ErrorCode(
     "E4010",

@@ -130,20 +130,6 @@ TUPLE_OPERAND = ErrorCode(
     "A get-tuple-element takes a tuple.",
     remedy="Use the value itself: an operation with one result returns no tuple.",
 )
-TUPLE_INDEX = ErrorCode(
-    "E1351",
-    "The index of a get-tuple-element is at least 0 and less than the number of elements.",
-    remedy="Count elements from 0.",
-)
-PARAMETER_NUMBER = ErrorCode(
-    "E1360",
-    "Parameters are numbered from 0.",
-    remedy="Give the position of the argument.",
-    python="""
-        attributes = xla.opcodes.PARAMETER.attributes(number=-1)
-        xla.opcodes.PARAMETER.verify(xla.Shape.parse("f32[]"), [], attributes)
-    """,
-)
 PARAMETER_REPLICATION = ErrorCode(
     "E1361",
     "`parameter_replication` has one entry for each leaf of the parameter's shape.",

@@ -16,6 +16,7 @@ from typing import Literal, NoReturn
 from xlapy.base.arguments.checking import checked_class, eager_arguments
 from xlapy.base.arguments.copying import not_copied
 from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import modules as modules_codes
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import BuilderError, InvalidArgumentError, ShapeError, VerificationError
 from xlapy.base.program_shape import ProgramShape
@@ -314,7 +315,7 @@ class XlaBuilder(Annotated):
         if numbers != list(range(len(numbers))):
             fail(
                 name,
-                codes.BUILT_PARAMETERS,
+                modules_codes.PARAMETER_NUMBERS,
                 f"parameters of builder {self.name} must be numbered 0 to {len(numbers) - 1}, found {numbers}",
             )
 

@@ -6,7 +6,7 @@ Responsible for the handle to a module seen as one function. Does not depend on 
 from __future__ import annotations
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import modules as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module
@@ -32,7 +32,7 @@ class XlaComputation:
 
     def __init__(self, module: Module) -> None:
         if module.entry is None or module.entry.root is None:
-            raise InvalidArgumentError(codes.ENTRY, f"module {module.name} has no entry computation")
+            raise InvalidArgumentError(codes.ENTRY_COMPUTATION, f"module {module.name} has no entry computation")
         self.module: Module = module
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlapy.base.error_codes import modules as modules_codes
 from xlapy.base.error_codes import movement as codes
 from xlapy.base.error_codes import operands as shared
 from xlapy.testing.examples.example import Example, Refusal
@@ -35,7 +36,7 @@ EXAMPLES = [
 ]
 
 REFUSALS = [
-    Refusal("parameter", 1, "f32[2] parameter(-1)", (codes.PARAMETER_NUMBER, "[-1]")),
+    Refusal("parameter", 1, "f32[2] parameter(-1)", (modules_codes.PARAMETER_NUMBERS, "[-1]")),
     Refusal(
         "parameter",
         2,

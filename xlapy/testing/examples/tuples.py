@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlapy.base.error_codes import movement as codes
+from xlapy.base.error_codes import values as values_codes
 from xlapy.testing.examples.example import Example, Refusal
 
 EXAMPLES = [
@@ -30,5 +31,5 @@ EXAMPLES = [
 
 REFUSALS = [
     Refusal("get-tuple-element", 1, "f32[] get-tuple-element(f32[2]), index=0", (codes.TUPLE_OPERAND, "f32[2]")),
-    Refusal("get-tuple-element", 2, "f32[] get-tuple-element((f32[])), index=1", (codes.TUPLE_INDEX, "index 1")),
+    Refusal("get-tuple-element", 2, "f32[] get-tuple-element((f32[])), index=1", (values_codes.TUPLE_INDEX, "index 1")),
 ]
