@@ -15,6 +15,7 @@ from xlapy.base import Layout, Shape, ShapeError
 from xlapy.base.error_codes import builder as builder_codes
 from xlapy.base.error_codes import collectives as codes
 from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
 from xlapy.builder.core.channels import ChannelHandle, ChannelType
@@ -92,7 +93,7 @@ class TestAllGather:
 
     def test_layout_of_another_rank_is_refused(self) -> None:
         (x,) = parameters("f32[2]")
-        with pytest.raises(BuilderError, match=r"has 1 dimensions, but its layout \{0,1\} orders 2"):
+        with raises(BuilderError, values_codes.LAYOUT_RANK, "{0,1}"):
             ops.all_gather(x, 0, 2, layout=Layout([0, 1]))
 
 

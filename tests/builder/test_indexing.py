@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from tests.builder.programs import evaluate, listing, parameters
 from tests.raising import raises
@@ -12,6 +11,7 @@ from xlapy.base import Shape, ShapeError
 from xlapy.base.error_codes import builder as builder_codes
 from xlapy.base.error_codes import indexing as codes
 from xlapy.base.error_codes import movement as movement_codes
+from xlapy.base.error_codes import python_calls as python_calls_codes
 from xlapy.base.error_codes import reduction as reduction_codes
 from xlapy.base.errors import ArgumentTypeError, BuilderError
 from xlapy.builder import XlaBuilder, XlaComputation
@@ -102,5 +102,5 @@ class TestScatter:
             ops.scatter([], i, [], sums("f32"), INTO_ROWS)
         with raises(ShapeError, reduction_codes.REDUCER_TYPES, "parameter 0", "s32[]", "operand 0", "f32"):
             ops.scatter(x, i, u, sums("s32"), INTO_ROWS)
-        with pytest.raises(ArgumentTypeError, match="inserted_window_dims must be a sequence of integers, given int 0"):
+        with raises(ArgumentTypeError, python_calls_codes.ARGUMENT_TYPE, "inserted_window_dims"):
             ops.scatter(x, i, u, sums("f32"), ScatterDimensionNumbers(inserted_window_dims=0))  # type: ignore[arg-type]

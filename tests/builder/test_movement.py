@@ -13,6 +13,7 @@ from xlapy.base.element_types import U16
 from xlapy.base.error_codes import builder as builder_codes
 from xlapy.base.error_codes import movement as codes
 from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.base.literal import Literal
 from xlapy.builder import XlaBuilder
@@ -35,7 +36,7 @@ class TestBroadcast:
 
     def test_refused(self) -> None:
         x, t = parameters("f32[3]", "(f32[3])")
-        with pytest.raises(ShapeError, match=r"size -1"):
+        with raises(ShapeError, values_codes.DIMENSION_SIZE, "size -1"):
             ops.broadcast(x, [-1])
         with raises(ShapeError, shared.ARRAY_OPERAND, "(f32[3])"):
             ops.broadcast(t, [2])

@@ -11,8 +11,11 @@ from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.element_types import C64, F32, PRED, S8, S32
 from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes import modules as modules_codes
 from xlapy.base.error_codes import movement as movement_codes
 from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes import python_calls as python_calls_codes
+from xlapy.base.error_codes import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.base.literal import Literal
 from xlapy.builder import XlaBuilder
@@ -40,15 +43,15 @@ class TestParameter:
     def test_taken(self, builder: XlaBuilder) -> None:
         for number in (3, 1, 0, 2):
             ops.parameter(builder, number, Shape.array(F32, (number,)))
-        with raises(BuilderError, codes.BUILT_PARAMETERS, "number 2", "f32[2]", "s32[]"):
+        with raises(BuilderError, modules_codes.PARAMETER_NUMBERS, "number 2", "f32[2]", "s32[]"):
             ops.parameter(builder, 2, Shape.scalar(S32))
 
     def test_negative(self, builder: XlaBuilder) -> None:
-        with raises(ShapeError, movement_codes.PARAMETER_NUMBER, "-1"):
+        with raises(ShapeError, modules_codes.PARAMETER_NUMBERS, "-1"):
             ops.parameter(builder, -1, Shape.scalar(F32))
 
     def test_missing_shape(self, builder: XlaBuilder) -> None:
-        with raises(BuilderError, codes.SHAPE_ARGUMENT, "'f32[2]'"):
+        with raises(BuilderError, python_calls_codes.ARGUMENT_TYPE, "'f32[2]'"):
             ops.parameter(builder, 0, "f32[2]")  # type: ignore[arg-type]
 
 
@@ -74,9 +77,9 @@ class TestConstant:
 
     def test_element_type(self, builder: XlaBuilder) -> None:
         assert ops.constant(builder, [1, 2], S8).shape.to_text(layout=False) == "s8[2]"
-        with pytest.raises(BuilderError, match=r"constant: the value 200 does not fit in s8"):
+        with raises(BuilderError, values_codes.VALUE_RANGE, "value 200", "s8"):
             ops.constant(builder, [1, 200], S8)
-        with pytest.raises(BuilderError, match=r"constant: complex values do not fit in f32"):
+        with raises(BuilderError, values_codes.VALUE_RANGE, "f32"):
             ops.constant(builder, 1j, F32)
 
     def test_literal(self, builder: XlaBuilder) -> None:
@@ -103,7 +106,7 @@ class TestConstant:
         assert opcode_names(x) == ["constant", "broadcast"]
 
     def test_values_that_are_not_arrays(self, builder: XlaBuilder) -> None:
-        with pytest.raises(BuilderError, match=r"constant: None cannot be converted to an array"):
+        with raises(BuilderError, values_codes.ARRAY_VALUE):
             ops.constant(builder, None)
 
 
@@ -123,7 +126,7 @@ class TestIota:
             ops.iota(builder, Shape.parse("f32[3]"), 2)
         with raises(ShapeError, shared.ELEMENT_TYPE, "pred[3]"):
             ops.iota(builder, PRED, 3)
-        with pytest.raises(ShapeError, match=r"dimension 0 has the"):
+        with raises(ShapeError, values_codes.DIMENSION_SIZE, "dimension 0"):
             ops.iota(builder, F32, -1)
         with raises(BuilderError, codes.BUILT_ROOT):
             builder.build()
