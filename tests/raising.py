@@ -11,8 +11,8 @@ import pytest
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import XlaError
 
-Expected: TypeAlias = tuple[ErrorCode, *tuple[str, ...]]
-"""The code and the values of `raises`, as a row of a table has them."""
+Wanted: TypeAlias = tuple[ErrorCode, *tuple[str, ...]]
+"""What an error has to have: its code, and the values that its message names."""
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base.cursor import Cursor, integer_from_text
 from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.errors import ParseError
@@ -79,7 +79,7 @@ def test_strings(text: str, value: str) -> None:
         (lambda cursor: cursor.fail_at(3, codes.TOKEN, "here"), "abcdef", 4, (codes.TOKEN, "here")),
     ],
 )
-def test_errors_have_a_position(read, text: str, column: int, expected: Expected) -> None:
+def test_errors_have_a_position(read, text: str, column: int, expected: Wanted) -> None:
     with raises(ParseError, *expected) as caught:
         read(Cursor(text))
     assert caught.value.column == column

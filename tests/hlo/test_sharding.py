@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from tests import xla_reference
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base.error_codes import annotations as annotation_codes
 from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.errors import ParseError, ShapeError
@@ -135,7 +135,7 @@ def test_tiles_and_devices_must_agree_in_number() -> None:
         ("{{replicated}", (text_codes.TOKEN, "the end of the text")),
     ],
 )
-def test_refusals(text: str, expected: Expected) -> None:
+def test_refusals(text: str, expected: Wanted) -> None:
     with raises(ParseError, *expected):
         read(text)
 

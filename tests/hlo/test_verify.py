@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import opcodes
 from xlapy.base.error_codes import modules as module_codes
 from xlapy.base.error_codes import operands as operand_codes
@@ -196,7 +196,7 @@ def test_the_entry_layout(module: Module):
         ([Alias((2,), 0, ())], (module_codes.ALIAS_SIZE, "input_output_alias", "[2]", "(0, [])", "f32[]", "f32[2]")),
     ],
 )
-def test_aliases(module: Module, aliases: list[Alias], expected: Expected):
+def test_aliases(module: Module, aliases: list[Alias], expected: Wanted):
     module.config.input_output_alias = tuple(aliases)
     refuse(module, *expected)
 
@@ -228,7 +228,7 @@ ENTRY e {{
         (BufferDonor(0, ()), (module_codes.DONOR_ALIASED, "buffer_donor", "(0, [])")),
     ],
 )
-def test_donors(module: Module, donor: BufferDonor, expected: Expected):
+def test_donors(module: Module, donor: BufferDonor, expected: Wanted):
     module.config.input_output_alias = (Alias((0,), 0, ()),)
     module.config.buffer_donors = (donor,)
     refuse(module, *expected)
@@ -255,7 +255,7 @@ def test_a_long_computation_out_of_order_takes_no_time():
         ),
     ],
 )
-def test_a_fused_computation_serves_its_root_alone(line: str, expected: Expected):
+def test_a_fused_computation_serves_its_root_alone(line: str, expected: Wanted):
     text = f"""HloModule m
 
 fused {{

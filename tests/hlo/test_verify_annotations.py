@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base.error_codes import annotations as codes
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import VerificationError
@@ -101,7 +101,7 @@ def refuse(line: str, code: ErrorCode, *values: str) -> None:
         ),
     ],
 )
-def test_refusals(line: str, expected: Expected) -> None:
+def test_refusals(line: str, expected: Wanted) -> None:
     refuse(line, *expected)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base.error_codes import asynchronous as codes
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import VerificationError
@@ -78,7 +78,7 @@ def refuse(lines: str, code: ErrorCode, *values: str) -> None:
         ),
     ],
 )
-def test_pairs(lines: str, expected: Expected) -> None:
+def test_pairs(lines: str, expected: Wanted) -> None:
     refuse(lines.replace("= send(", "= (f32[4], u32[], token[]) send("), *expected)
 
 
@@ -107,7 +107,7 @@ def test_pairs(lines: str, expected: Expected) -> None:
         ),
     ],
 )
-def test_chains(lines: str, expected: Expected) -> None:
+def test_chains(lines: str, expected: Wanted) -> None:
     refuse(lines, *expected)
 
 
@@ -134,7 +134,7 @@ def transfer(send: str, done: str) -> str:
         ),
     ],
 )
-def test_channels(lines: str, expected: Expected) -> None:
+def test_channels(lines: str, expected: Wanted) -> None:
     refuse(f"{lines} ROOT n = f32[4] negate(p)", *expected)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base.error_codes import asynchronous as codes
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import VerificationError
@@ -94,7 +94,7 @@ def test_valid_examples(lines: str) -> None:
         ),
     ],
 )
-def test_refusals(lines: str, expected: Expected) -> None:
+def test_refusals(lines: str, expected: Wanted) -> None:
     refuse(lines, *expected)
 
 

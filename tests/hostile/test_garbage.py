@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from tests.tools.programs import xlapy
 from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.error_codes import values as value_codes
@@ -96,7 +96,7 @@ def test_garbage_is_rejected_quickly_with_a_short_error(kind: str):
     assert 0 <= caught.value.offset <= len(text)
 
 
-SMALL: dict[str, tuple[str, Expected]] = {
+SMALL: dict[str, tuple[str, Wanted]] = {
     "shapes nested too deep": (
         f"{HEAD}a = {'(' * 66}f32[]{')' * 66} parameter(0)\n}}",
         (value_codes.SHAPE_DEPTH, "64 levels"),

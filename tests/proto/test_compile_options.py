@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax._src.lib import xla_client
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base.error_codes import protos as codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.shape import Shape
@@ -97,7 +97,7 @@ def _override_without_value() -> bytes:
         (b"\x50\x07", (codes.PROTO_VALUE, "matrix_unit_operand_precision 7")),
     ],
 )
-def test_refused_messages(data: bytes, expected: Expected) -> None:
+def test_refused_messages(data: bytes, expected: Wanted) -> None:
     with raises(ProtoError, *expected):
         CompileOptions.from_proto(data)
 

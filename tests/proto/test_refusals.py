@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import xlapy
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base.error_codes import hlo_text as text_codes
 from xlapy.base.error_codes import modules as module_codes
 from xlapy.base.error_codes import operands as operand_codes
@@ -41,7 +41,7 @@ def constant_of(computation: Any) -> Any:
 
 
 Change = Callable[[Any, Any, Any], object]
-CHANGES: list[tuple[str, Change, Expected]] = [
+CHANGES: list[tuple[str, Change, Wanted]] = [
     (
         "operand",
         lambda m, e, r: r.operand_ids.__setitem__(0, 77),
@@ -111,7 +111,7 @@ def message() -> Any:
 
 
 @pytest.mark.parametrize(("change", "expected"), [case[1:] for case in CHANGES], ids=[case[0] for case in CHANGES])
-def test_errors_describe_the_mistake(message: Any, change: Change, expected: Expected):
+def test_errors_describe_the_mistake(message: Any, change: Change, expected: Wanted):
     with raises(ProtoError, *expected):
         read_changed(message, change)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from tests.text.modules import ASYNC, FRAMES, LOOP, REDUCE
 from xlapy import opcodes
 from xlapy.base.error_codes import annotations as annotation_codes
@@ -270,7 +270,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("text", "line", "column", "expected"), ERRORS)
-def test_errors_have_a_position(text: str, line: int, column: int, expected: Expected) -> None:
+def test_errors_have_a_position(text: str, line: int, column: int, expected: Wanted) -> None:
     with raises(ParseError, *expected) as caught:
         parse_hlo(text)
     assert isinstance(caught.value, ParseError)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from tests.text.modules import MODULES
 from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.error_codes import values as value_codes
@@ -90,7 +90,7 @@ def test_mutations_raise_only_errors_of_xlapy(name: str) -> None:
     assert 100 < refused < 250  # most mutations break the text, some do not
 
 
-HOSTILE: dict[str, tuple[str, Expected]] = {
+HOSTILE: dict[str, tuple[str, Wanted]] = {
     "instructions in instructions": (HEAD + "  r = f32[4] " + "negate(" * 5000 + "p", (codes.NESTING, "64 levels")),
     "computations in computations": (
         HEAD + "  r = f32[4] " + "call(p), to_apply={ p = f32[4] parameter(0)\n q = f32[4] " * 3000,
