@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
 from tests.testing.test_random_dynamic import cut
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.random_modules.dynamic import random_dynamic_module
@@ -88,7 +90,7 @@ ENTRY main {
   ROOT r = f32[4] custom-call(x), custom_call_target="lapack_spotrf_ffi"
 }
 """
-    with pytest.raises(UnsupportedError, match=r"r \(custom-call\): "):
+    with raises(UnsupportedError, codes.LAPACK_CALL, "r (custom-call)"):
         CPU.compile(text)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.raising import raises
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import ParseError
 from xlapy.custom_calls.ffi.attributes import read_attributes
 
@@ -92,8 +94,10 @@ def test_malformed_dictionaries_of_attributes(text: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         read_attributes(text)
     assert message in str(caught.value)
+    if text not in ("{x = 1", "{x = 1} y"):  # tokens that no dictionary has there
+        assert caught.value.code == codes.CALL_ATTRIBUTES
 
 
 def test_a_size_of_very_many_digits_is_refused():
-    with pytest.raises(ParseError, match="an attribute has at most 16777216 elements"):
+    with raises(ParseError, codes.CALL_ATTRIBUTES, "16777216 elements"):
         read_attributes("{x = dense<1> : tensor<" + "9x" * 3000 + "i32>}")

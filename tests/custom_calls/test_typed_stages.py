@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ import pytest
 import xlapy as xla
 from tests.custom_calls.typed_handlers import NO_TYPE, Frame, X, call, double, handler
 from tests.interpreter.runners.custom import entry, registered, run
+from tests.raising import raises
+from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.custom_calls.ffi import structures as c
 
@@ -88,11 +92,11 @@ def test_an_error_of_a_stage_names_it() -> None:
         return frame.error(8, b"no room")
 
     bundle = {"execute": handler(double), "instantiate": handler(fail)}
-    message = r"^r \(custom-call\): target 'target' failed in its stage instantiate: RESOURCE_EXHAUSTED: no room"
-    with registered(bundle), pytest.raises(ExecutionError, match=message):
+    failed = partial(raises, ExecutionError, codes.FAILED_TARGET, "r (custom-call): target 'target' failed")
+    with registered(bundle), failed("stage instantiate: RESOURCE_EXHAUSTED: no room"):
         xla.Client("interpreter").compile(call())
     bundle = {"execute": handler(double), "prepare": handler(fail)}
-    with registered(bundle), pytest.raises(ExecutionError, match="in its stage prepare: RESOURCE_EXHAUSTED"):
+    with registered(bundle), failed("stage prepare: RESOURCE_EXHAUSTED: no room"):
         run(call(), X)
 
 
@@ -106,35 +110,32 @@ def test_a_target_that_is_registered_again_is_instantiated_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "values"),
     [
-        (
-            ("test state", ctypes.addressof(NO_TYPE.contents)),
-            "type test state is registered already, with the type id",
-        ),
-        (("other", None), "the id of type 'other' must be an address or a PyCapsule, given None"),
-        (("other", 0), "given 0"),
+        (("test state", ctypes.addressof(NO_TYPE.contents)), codes.REGISTERED_TYPE, ["test state", "type id"]),
+        (("other", None), codes.TARGET_ADDRESS, ["id of type 'other'", "given None"]),
+        (("other", 0), codes.TARGET_ADDRESS, ["given 0"]),
         (
             ("other", ctypes.addressof(NO_TYPE.contents), "info"),
-            "the info of type 'other' must be an address or a PyCapsule, given 'info'",
+            codes.TARGET_ADDRESS,
+            ["info of type 'other'", "given 'info'"],
         ),
-        (("other", 5), "the id of type 'other' is at the address 5, where the process has no writable memory"),
-        (("other", 1 << 70), "the id of type 'other' is at the address 1180591620717411303424, where"),
-        (
-            ("other", LIBRARY),
-            "the id of type 'other' is at the address [0-9]*, where the process has no writable memory",
-        ),
+        (("other", 5), codes.TARGET_ADDRESS, ["id of type 'other'", "address 5", "writable memory"]),
+        (("other", 1 << 70), codes.TARGET_ADDRESS, ["id of type 'other'", "address 1180591620717411303424"]),
+        (("other", LIBRARY), codes.TARGET_ADDRESS, ["id of type 'other'", "writable memory"]),
         (
             ("other", ctypes.addressof(NO_TYPE.contents), 64),
-            "the info of type 'other' is at the address 64, where the process has no readable memory",
+            codes.TARGET_ADDRESS,
+            ["info of type 'other'", "address 64", "readable memory"],
         ),
         (
             ("other", ctypes.addressof(NO_TYPE.contents), ctypes.addressof(WRONG_INFO)),
-            "the deleter of type 'other' is at the address 72, where the process has no code",
+            codes.TARGET_ADDRESS,
+            ["deleter of type 'other'", "address 72", "code"],
         ),
     ],
 )
-def test_types_that_cannot_be_registered(arguments: tuple[Any, ...], message: str) -> None:
+def test_types_that_cannot_be_registered(arguments: tuple[Any, ...], code: ErrorCode, values: list[str]) -> None:
     state_type()
-    with pytest.raises(InvalidArgumentError, match=message):
+    with raises(InvalidArgumentError, code, *values):
         xla.register_custom_call_type(*arguments)

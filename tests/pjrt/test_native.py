@@ -79,22 +79,15 @@ def elements(handle: int) -> np.ndarray:
 
 
 def test_entries_in_python_check_their_arguments():
-    assert call("Executable_GetCostAnalysis") == (
-        3,
-        f"PJRT_Executable_GetCostAnalysis: executable is null [{codes.NULL_POINTER}]",
-    )
-    assert call("Client_Compile", client=platform().handle) == (
-        3,
-        f"PJRT_Client_Compile: program is null [{codes.NULL_POINTER}]",
-    )
-    assert host_buffer(np.ones(3, np.float32), semantics=4) == (
-        3,
-        f"unknown host buffer semantics 4 [{codes.SEMANTICS}]",
-    )
+    null = f" is null [{codes.NULL_POINTER}]"
+    assert call("Executable_GetCostAnalysis") == (3, f"PJRT_Executable_GetCostAnalysis: executable{null}")
+    assert call("Client_Compile", client=platform().handle) == (3, f"PJRT_Client_Compile: program{null}")
+    refused = (3, f"unknown host buffer semantics 4 [{codes.SEMANTICS}]")
+    assert host_buffer(np.ones(3, np.float32), semantics=4) == refused
     executable = platform().handle  # any record: its options are checked first
     assert call("LoadedExecutable_Execute", executable=executable) == (
         3,
-        "PJRT_LoadedExecutable_Execute: options is null",
+        f"PJRT_LoadedExecutable_Execute: options{null}",
     )
     for entry in ("Buffer_Destroy", "Event_Destroy", "Executable_Destroy"):
         assert not isinstance(call(entry), tuple)

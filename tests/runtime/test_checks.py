@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
 from xlapy.base import flags
+from xlapy.base.error_codes import commands as commands_codes
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.interpreter.checks import NO_CHECKS
 from xlapy.testing.random_arguments import random_arguments
@@ -78,9 +81,9 @@ ENTRY main {
 
 
 def failure(platform: str, text: str, *arguments: Any, **checks: bool) -> str:
-    with pytest.raises(ExecutionError) as caught:
+    with raises(ExecutionError, codes.INVALID_VALUE) as caught:
         xla.Client(platform).compile(text, **checks)(*arguments)
-    return str(caught.value)
+    return caught.value.message
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -137,9 +140,7 @@ def test_devices_and_collectives(platform):
     executable = xla.Client(platform, devices=2).compile(text, check_nans=True)
     one, infinite = np.ones(2, np.float32), np.array([1, np.inf], np.float32)
     assert np.asarray(executable.execute_sharded([[one], [one]])[1]).tolist() == [2, 2]
-    with pytest.raises(
-        ExecutionError, match=r"device [01]: s(\.1)? \(all-reduce\) is the first to make a NaN: \[ 0\. nan\]"
-    ):
+    with raises(ExecutionError, codes.INVALID_VALUE, "(all-reduce)", "[ 0. nan]"):
         executable.execute_sharded([[infinite], [-infinite]])
 
 
@@ -153,7 +154,7 @@ def test_dynamic_dimensions(platform):
     """
     executable = xla.Client(platform).compile(text, check_nans=True)
     assert np.asarray(executable(np.ones(3, np.float32))).tolist() == [0, 0, 0]
-    with pytest.raises(ExecutionError, match=r"\(log\) is the first to make a NaN"):
+    with raises(ExecutionError, codes.INVALID_VALUE, "(log)"):
         executable(-np.ones(3, np.float32))
 
 
@@ -161,7 +162,7 @@ def test_the_flags(monkeypatch: pytest.MonkeyPatch):
     x = np.array([100, 50, 30, 20], np.float32)
     with monkeypatch.context() as patch:
         patch.setattr(flags, "current", lambda: flags.Flags({"check_infs": True}))
-        with pytest.raises(ExecutionError, match="is the first to make an infinity"):
+        with raises(ExecutionError, codes.INVALID_VALUE):
             xla.Client("cpu").compile(MAXIMUM)(x)
         assert xla.Client("cpu").compile(MAXIMUM, check_infs=False)(x).shape == (4,)
 
@@ -172,7 +173,7 @@ def test_programs_without_checks_contain_no_checks():
     assert executable.program.fast_path is not None
     watched = xla.Client("cpu").compile(LOOPS, check_nans=True)
     assert len(watched.program.compiled.program.host_calling_thunks) > 3
-    with pytest.raises(UnsupportedError, match="m checks for NaN or infinities: such programs cannot be serialized"):
+    with raises(UnsupportedError, commands_codes.SERIALIZABLE_PROGRAM):
         watched.serialize()
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import platform as machine
-import re
 
 import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
 from tests.tools.programs import AXPY, COUNT_TO_3
 from xlapy import ops
+from xlapy.base.error_codes import calls as calls_codes
+from xlapy.base.error_codes import devices as codes
+from xlapy.base.error_codes import operands as operands_codes
 from xlapy.runtime import Backend, Buffer, backend, load_backend, platform_names
 from xlapy.runtime.backends import cpu
 
@@ -80,22 +83,19 @@ def test_the_observer_sees_every_instruction(client: xla.Client):
 def test_invalid_programs(client: xla.Client):
     with pytest.raises(xla.errors.ParseError, match="unknown operation 'ad'; did you mean"):
         client.compile(AXPY.replace(" add(", " ad("))
-    with pytest.raises(xla.errors.VerificationError, match=r"main: sum \(add\)"):
+    with raises(xla.errors.VerificationError, operands_codes.RESULT_SHAPE, "sum (add)"):
         client.compile(AXPY.replace("sum = f32[3]", "sum = f32[4]"))
-    with pytest.raises(
-        xla.errors.InvalidArgumentError,
-        match="compile takes an XlaComputation, a Module, HLO or StableHLO text, the bytes",
-    ):
+    with raises(xla.errors.InvalidArgumentError, calls_codes.PROGRAM_TYPE):
         client.compile(3)  # type: ignore[arg-type]
 
 
 def test_arguments_are_checked_against_the_program(client: xla.Client):
     axpy = client.compile(AXPY)
-    with pytest.raises(
-        xla.errors.InvalidArgumentError, match=re.escape("parameter 1 (x) takes f32[3] (float32), given")
+    with raises(
+        xla.errors.InvalidArgumentError, calls_codes.ARGUMENT_SHAPE, "parameter 1 (x)", "f32[3] (float32)", "float32[4]"
     ):
         axpy(2, np.zeros(4, np.float32), X)
-    with pytest.raises(xla.errors.InvalidArgumentError, match="the program takes 3 arguments, given 2"):
+    with raises(xla.errors.InvalidArgumentError, calls_codes.ARGUMENT_COUNT, "3 arguments", "given 2"):
         axpy(2, X)
 
 
@@ -128,9 +128,7 @@ def test_the_default_platform_falls_back_to_the_interpreter(
 
 
 def test_the_error_for_an_unknown_platform_lists_the_known_ones():
-    with pytest.raises(
-        xla.errors.InvalidArgumentError, match=r"unknown platform 'tpu'; known platforms: .*interpreter"
-    ):
+    with raises(xla.errors.InvalidArgumentError, codes.PLATFORM, "'tpu'"):
         xla.Client("tpu")
 
 
@@ -161,7 +159,7 @@ def test_a_platform_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch):
             raise ImportError("no module named 'mine'")
 
     monkeypatch.setattr(backend, "entry_points", lambda group: [EntryPoint()])
-    with pytest.raises(xla.errors.InvalidArgumentError, match=r"'mine' could not be loaded from mine\.backend:make"):
+    with raises(xla.errors.InvalidArgumentError, codes.PLATFORM_PACKAGE, "'mine'", "mine.backend:make"):
         xla.Client("mine")
 
 
@@ -170,7 +168,7 @@ def test_platforms_are_registered(monkeypatch: pytest.MonkeyPatch):
     xla.register_backend("mine-2", lambda: load_backend("interpreter"))
     assert "mine-2" in platform_names()
     assert np.array_equal(xla.Client("mine-2").compile(AXPY)(1, X, X), 2 * X)
-    with pytest.raises(xla.errors.InvalidArgumentError, match="the platform 'cpu' is built in"):
+    with raises(xla.errors.InvalidArgumentError, codes.PLATFORM_NAME, "'cpu'"):
         xla.register_backend("cpu", lambda: load_backend("interpreter"))
-    with pytest.raises(xla.errors.InvalidArgumentError, match="'two words' is not the name of a platform"):
+    with raises(xla.errors.InvalidArgumentError, codes.PLATFORM_NAME, "'two words'"):
         xla.register_backend("two words", lambda: load_backend("interpreter"))

@@ -10,6 +10,9 @@ import pytest
 
 import xlapy as xla
 from tests.interpreter.runners.replica import compile_on_devices, module
+from tests.raising import raises
+from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes import running as running_codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime.engine.observe import check_nans, trace
@@ -58,20 +61,20 @@ def test_results_do_not_share_memory_with_arguments():
 @pytest.mark.parametrize(
     ("argument", "given"),
     [
-        (floats(1, 2, 3, 4, 5, 6), r"float32\[6\]"),
-        (np.zeros((2, 2), np.float32), r"float32\[2,2\]"),
-        (np.zeros(2, np.float64), r"float64\[2\]; convert it with .astype\('float32'\)"),
+        (floats(1, 2, 3, 4, 5, 6), ["float32[6]"]),
+        (np.zeros((2, 2), np.float32), ["float32[2,2]"]),
+        (np.zeros(2, np.float64), ["float64[2]", ".astype('float32')"]),
     ],
 )
-def test_arguments_that_do_not_fit(argument: Any, given: str):
-    with pytest.raises(InvalidArgumentError, match=rf"parameter 0 \(x\) takes f32\[<=5\] \(float32\), given {given}$"):
+def test_arguments_that_do_not_fit(argument: Any, given: list[str]):
+    with raises(InvalidArgumentError, codes.ARGUMENT_SHAPE, "parameter 0 (x)", "f32[<=5] (float32)", *given):
         run(DOUBLE, argument)
 
 
 def test_static_dimensions_next_to_dynamic_ones_are_exact():
     text = "HloModule m\nENTRY e {\n  ROOT x = f32[<=2,3] parameter(0)\n}\n"
     assert run(text, np.ones((1, 3), np.float32)).shape == (1, 3)
-    with pytest.raises(InvalidArgumentError, match=r"takes f32\[<=2,3\] \(float32\), given float32\[2,2\]"):
+    with raises(InvalidArgumentError, codes.ARGUMENT_SHAPE, "f32[<=2,3] (float32)", "float32[2,2]"):
         run(text, np.ones((2, 2), np.float32))
 
 
@@ -123,7 +126,7 @@ def test_fed_values_keep_their_sizes():
         executable()
         assert np.asarray(device.transfer_from_outfeed(Shape.parse("f32[<=3]"))).tolist() == [-x for x in fed]
     device.transfer_to_infeed(floats(1, 2, 3, 4))
-    with pytest.raises(InvalidArgumentError, match=r"i \(infeed\) takes f32\[<=3\] \(float32\), given float32\[4\]"):
+    with raises(InvalidArgumentError, codes.ARGUMENT_SHAPE, "i (infeed)", "f32[<=3] (float32)", "float32[4]"):
         executable()
 
 
@@ -148,7 +151,7 @@ ENTRY main {
 """
     argument = floats(4, 9, -1)
     assert np.asarray(run(text, argument, 2, observer=check_nans)).tolist() == [2, 3]
-    with pytest.raises(ExecutionError, match=r"r \(sqrt\) is the first to make a NaN: \[3\] \[ 2. 3. nan\]; operand 0"):
+    with raises(ExecutionError, running_codes.INVALID_VALUE, "r (sqrt)", "[3]", "nan]", "operand 0"):
         run(text, argument, 3, observer=check_nans)
 
 

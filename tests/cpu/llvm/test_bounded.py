@@ -10,7 +10,9 @@ import time
 import numpy as np
 import pytest
 
+from tests.raising import raises
 from xlapy.base import flags
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.cpu.compile_trace import CompileTrace
 from xlapy.cpu.llvm import jit
@@ -114,7 +116,7 @@ def test_a_module_is_compiled_in_a_simpler_form(avx512, caplog):
 def test_a_module_without_any_form_is_refused_by_name(avx512, monkeypatch):
     monkeypatch.setattr(fallback, "simpler_forms", lambda processor: {"as before": (processor, OPTIMIZED)})
     monkeypatch.setattr(jit, "endless_function", lambda *_: "")
-    with pytest.raises(UnsupportedError, match=r"^module windows: LLVM exceeded .*, and with simpler forms of code"):
+    with raises(UnsupportedError, codes.CODE_GENERATION_LIMITS):
         jit.compile_text(ENDLESS, ["endless"], {}, name="module windows")
 
 

@@ -11,7 +11,9 @@ import pytest
 import xlapy as xla
 from tests.interpreter.runners.custom import registered
 from tests.interpreter.runners.replica import module
+from tests.raising import raises
 from tests.threads import run_in_threads
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program.communication import rendezvous_assignment
@@ -207,6 +209,6 @@ def test_waiting_threads_wake_when_the_run_fails() -> None:
 
 
 def failure_of(executable: xla.Executable) -> str:
-    with pytest.raises(ExecutionError) as caught:
+    with raises(ExecutionError, codes.FAILED_TARGET) as caught:
         xla.block_until_ready(executable.execute_sharded([[np.ones(2, np.float32)]] * 4))
     return str(caught.value)

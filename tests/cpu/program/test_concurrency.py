@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
 from xlapy.base import flags
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import VerificationError
 from xlapy.cpu.compiler import Compiled, compile_module
 from xlapy.cpu.program import concurrency
@@ -138,7 +140,7 @@ def test_kernels_that_fill_all_threads_are_not_tasks() -> None:
 
 def test_temporaries_of_tasks_that_share_memory_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveRanges, "concurrent", lambda self, thunk: self.sequence(thunk.tasks))
-    with pytest.raises(VerificationError, match="run at the same time"):
+    with raises(VerificationError, codes.BUFFER_ASSIGNMENT):
         compiled(DIAMOND)
 
 
@@ -153,7 +155,7 @@ def test_a_task_that_does_not_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> 
         return found
 
     monkeypatch.setattr(concurrency, "_tasks_of", without_waits)
-    with pytest.raises(VerificationError, match="run at the same time"):
+    with raises(VerificationError, codes.BUFFER_ASSIGNMENT):
         compiled(DIAMOND)
 
 

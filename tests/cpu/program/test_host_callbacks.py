@@ -6,11 +6,12 @@ import threading
 from typing import Any
 
 import numpy as np
-import pytest
 
 import xlapy as xla
 from tests.interpreter.runners.custom import entry, registered
+from tests.raising import raises
 from tests.threads import run_in_threads
+from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 
 CPU = xla.Client("cpu")
@@ -52,7 +53,7 @@ def test_a_failure_ends_the_program_and_the_next_run_is_correct() -> None:
 
     with registered(target):
         executable = CPU.compile(IN_LOOP)
-        with pytest.raises(ExecutionError, match=r"^z \(custom-call\): target 'target' raised ValueError: not now$"):
+        with raises(ExecutionError, codes.FAILED_TARGET, "z (custom-call): target 'target' raised ValueError: not now"):
             xla.block_until_ready(executable(X))
         assert calls == 2
         assert np.asarray(executable(X)).tolist() == [16, 16, 16]
@@ -150,5 +151,5 @@ def test_targets_of_one_platform() -> None:
     text = entry('x = f32[3] parameter(0)\nROOT r = f32[3] custom-call(x), custom_call_target="target"')
     with registered(np.negative, platform="cpu"):
         assert np.asarray(CPU.compile(text)(X)).tolist() == [-1, -1, -1]
-        with pytest.raises(UnsupportedError, match="no custom-call target 'target' is registered for interpreter"):
+        with raises(UnsupportedError, codes.TARGET_REGISTERED, "'target'"):
             xla.Client("interpreter").compile(text)

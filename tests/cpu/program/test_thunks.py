@@ -13,8 +13,11 @@ import pytest
 
 import xlapy as xla
 from tests.interpreter.runners.custom import registered
+from tests.raising import raises
 from xlapy import opcodes
 from xlapy.base import flags
+from xlapy.base.error_codes import compiling as compiling_codes
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError, VerificationError
 from xlapy.cpu.compiler import Instrument, compile_module
 from xlapy.cpu.program.buffer_slices import AccessedRange, BufferSlice, Replacements, replaced
@@ -133,7 +136,7 @@ def test_a_new_class_is_explained():
 def test_wrong_ranges_of_a_new_class_are_reported(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(flags, "current", lambda: flags.Flags({"check_bounds": True}))
     monkeypatch.setattr(InvertThunk, "ranges", lambda self: iter([AccessedRange("the input", 8, 64, 64)]))
-    with pytest.raises(ExecutionError, match="the input reaches from byte 8 to 72 of 64 bytes"):
+    with raises(ExecutionError, codes.ACCESS_BOUNDS, "byte 8", "to 72", "64 bytes"):
         compile_module(xla.parse_hlo(LOOP, verify=True))
 
 
@@ -141,7 +144,7 @@ def test_wrong_accesses_of_a_new_class_are_reported(monkeypatch: pytest.MonkeyPa
     """A thunk that does not say what it writes leaves its result undefined."""
     monkeypatch.setattr(flags, "current", lambda: flags.Flags({"verify_buffers": True}))
     monkeypatch.setattr(InvertThunk, "writes", property(lambda self: []))
-    with pytest.raises(VerificationError):
+    with raises(VerificationError, compiling_codes.BUFFER_ASSIGNMENT):
         compile_module(xla.parse_hlo(LOOP, verify=True))
 
 

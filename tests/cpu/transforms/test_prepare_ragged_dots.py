@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
+from xlapy.base.error_codes import compiling as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.cpu.transforms.prepare_ragged_dots import PrepareRaggedDots
@@ -239,9 +241,7 @@ def test_a_plan_for_a_ragged_dot_is_followed_or_refused(strategy: str, is_possib
     if is_possible:
         assert_equal(text, integers(30, 16), integers(4, 16, 20), np.array([7, 0, 13, 10], np.int32))
         return
-    with pytest.raises(
-        InvalidArgumentError, match=r"d \(ragged-dot\): the strategy 'nonsense' of its kernel plan is unknown"
-    ):
+    with raises(InvalidArgumentError, codes.KERNEL_PLAN, "d (ragged-dot)", "'nonsense'"):
         CPU.compile(text)
 
 

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
+from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.running import OUT_OF_MEMORY
 from xlapy.base.errors import ExecutionError, UnsupportedError, VerificationError
 from xlapy.runtime.backends.interpreter import MAX_CALL_DEPTH
 
@@ -47,9 +50,7 @@ def test_deep_calls_run_in_threads_and_inside_reducers():
 
 
 def test_calls_beyond_the_limit_are_rejected():
-    with pytest.raises(
-        UnsupportedError, match=rf"call each other 5001 deep, .* follows at most {MAX_CALL_DEPTH} calls"
-    ):
+    with raises(UnsupportedError, codes.CALL_DEPTH, "5001 deep", f"{MAX_CALL_DEPTH} calls"):
         xla.Client("interpreter").compile(chain(MAX_CALL_DEPTH))
 
 
@@ -62,24 +63,22 @@ def test_shallow_programs_do_not_change_the_recursion_limit():
 @pytest.mark.parametrize(
     ("body", "where"),
     [
-        ("ROOT i = f32[1000000,1000000,1000] iota(), iota_dimension=0", r"4.0 PB at i \(iota\) of shape f32\[1000000,"),
+        ("ROOT i = f32[1000000,1000000,1000] iota(), iota_dimension=0", "4.0 PB at i (iota) of shape f32[1000000,"),
         (
             "a = f32[] constant(1)\n ROOT b = f32[1000000000000] broadcast(a), dimensions={}",
-            r"4.0 TB at b \(broadcast\)",
+            "4.0 TB at b (broadcast)",
         ),
     ],
 )
 def test_programs_larger_than_the_memory_are_rejected_before_they_run(body: str, where: str):
     program = xla.Client("interpreter").compile(f"HloModule huge\nENTRY main {{\n {body}\n}}\n")
-    with pytest.raises(
-        ExecutionError, match=rf"^out of memory: the program needs {where}.*, [\d.]+ [kMGT]B are available$"
-    ):
+    with raises(ExecutionError, OUT_OF_MEMORY, f"needs {where}"):
         program()
 
 
 def test_shapes_that_numpy_does_not_support():
     ones = ",".join(["1"] * 33)
-    with pytest.raises(UnsupportedError, match="has 33 dimensions, the interpreter takes at most 32"):
+    with raises(UnsupportedError, codes.ARRAY_RANK, "33 dimensions", "most 32"):
         xla.Client("interpreter").compile(f"HloModule m\nENTRY main {{\n  ROOT x = f32[{ones}] parameter(0)\n}}\n")
     with pytest.raises(UnsupportedError, match="its other sizes multiply to more than 64 bits hold"):
         xla.Client("interpreter").compile(
@@ -89,9 +88,7 @@ def test_shapes_that_numpy_does_not_support():
 
 def test_elided_constants():
     text = "HloModule m\nENTRY main {\n  ROOT c = f32[99] constant({...})\n}\n"
-    with pytest.raises(
-        UnsupportedError, match=r"^c is written \{...\}, so its elements are unknown; print the program"
-    ):
+    with raises(UnsupportedError, codes.ELIDED_CONSTANT, "c (constant)"):
         xla.Client("interpreter").compile(text)
 
 

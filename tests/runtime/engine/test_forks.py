@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
 from tests.runtime.engine.test_asynchronous import ENDLESS, count_to
+from xlapy.base.error_codes import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.runtime.engine import native_buffers
 from xlapy.runtime.engine.core.buffers import Buffer
@@ -56,7 +58,7 @@ def event() -> Iterator[int]:
 def test_an_event_that_a_lost_thread_was_to_complete_has_failed(event: int) -> None:
     def wait() -> None:
         assert engine().is_event_complete(event)
-        with pytest.raises(ExecutionError, match=LOST):
+        with raises(ExecutionError, codes.FORKED, LOST):
             native_buffers.await_event(event)
         error = engine().await_event(event)
         assert LOST in str(take_error(engine(), error))
@@ -69,7 +71,7 @@ def test_a_copy_that_waits_for_a_lost_event_fails(event: int) -> None:
     def copy() -> None:
         done = engine().new_event(2)
         engine().fill_when_ready(event, None, None, 0, None, None, done)
-        with pytest.raises(ExecutionError, match=LOST):
+        with raises(ExecutionError, codes.FORKED, LOST):
             native_buffers.await_event(done)
 
     assert in_child(copy) == 0
@@ -121,7 +123,7 @@ def test_queued_launches_run_in_the_child_and_the_running_one_has_failed() -> No
     queued = count(np.zeros(1, np.float32))
 
     def read() -> None:
-        with pytest.raises(ExecutionError, match="the process was forked while the program ran"):
+        with raises(ExecutionError, codes.FORKED):
             running.block_until_ready()
         assert queued.item() == 1000
         assert count(np.ones(1, np.float32)).item() == 1001
@@ -130,6 +132,6 @@ def test_queued_launches_run_in_the_child_and_the_running_one_has_failed() -> No
         assert in_child(read) == 0
     finally:
         engine().set_canceled(1)
-        with pytest.raises(ExecutionError, match="canceled"):
+        with raises(ExecutionError, codes.CANCELED):
             running.block_until_ready()
         engine().set_canceled(0)

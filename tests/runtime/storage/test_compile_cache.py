@@ -19,7 +19,9 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
 from xlapy.base import flags
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.llvm import shared_code
 from xlapy.cpu.llvm.processor import Processor, target_processor
@@ -406,7 +408,7 @@ def test_killed_writers_leave_no_partial_entries(tmp_path):
 
 
 def test_the_cache_class_rejects_open_directories(monkeypatch, tmp_path):
-    with pytest.raises(InvalidArgumentError, match="has mode 0777"):
+    with raises(InvalidArgumentError, codes.CACHE_FOLDER, "mode 0777"):
         (tmp_path / "open").mkdir()
         (tmp_path / "open").chmod(0o777)
         CompileCache(tmp_path / "open", 1)

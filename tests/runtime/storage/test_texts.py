@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
 from xlapy.base import flags
+from xlapy.base.error_codes import calls as calls_codes
+from xlapy.base.error_codes import devices as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.runtime import client as client_module
 from xlapy.runtime.storage.compile_cache import named_cache
@@ -100,9 +103,9 @@ def test_donation_and_devices_are_part_of_the_request(folder):
         assert kept.donated == xla.Client("cpu").compile(ADD).donated == ()
         replicated = xla.Client("cpu", devices=2).compile(ADD, num_replicas=2)
         assert (replicated.num_replicas, len(replicated.devices)) == (2, 2)
-        with pytest.raises(InvalidArgumentError, match="runs on 2 devices"):
+        with raises(InvalidArgumentError, codes.RUN_DEVICES, "2 devices"):
             xla.Client("cpu").compile(ADD, num_replicas=2)
-        with pytest.raises(InvalidArgumentError, match="parameter 2, the program has 2"):
+        with raises(InvalidArgumentError, calls_codes.DONATED_PARAMETER, "parameter 2", "has 2"):
             xla.Client("cpu").compile(ADD, donate=[2])
 
 
