@@ -78,7 +78,7 @@ def test_programs_without_a_static_form_fall_back_to_the_interpreter():
         np.testing.assert_array_equal(np.asarray(result), np.fft.fft(2 * values).astype(np.complex64))
         assert int(size) == 4
         with pytest.raises(
-            ExecutionError, match=r"z, with the sizes at run time: .* dimension 0 of c64\[3\] must be 4"
+            ExecutionError, match=r"z \(fft\), with the sizes at run time: .* dimension 0 of c64\[3\] must be 4"
         ):
             again(values[:3])
 

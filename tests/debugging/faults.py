@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
+from xlapy.base.error_codes.compiling import LOWERED_INSTRUCTION
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.cpu import compiler
@@ -39,7 +40,7 @@ class Tinker:
 
     def tinker(self, instruction: Instruction) -> bool:
         if self.how == "raise":
-            raise InvalidArgumentError("no subtractions, please")
+            raise InvalidArgumentError(LOWERED_INSTRUCTION, "no subtractions, please")
         if self.how == "die":
             os.kill(os.getpid(), signal.SIGSEGV)
         if self.how == "hang":

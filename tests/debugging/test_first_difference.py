@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 import xlapy as xla
+from tests.raising import raises
+from xlapy.base.error_codes.compiling import LOWERED_INSTRUCTION
 from xlapy.base.errors import UnsupportedError
 from xlapy.debugging.first_difference import Comparison, compare_with_interpreter
 from xlapy.debugging.fuzzing.implementations import Implementation, plain
@@ -88,18 +89,18 @@ def test_a_fault_of_several_instructions_together():
 def test_refused_instructions_are_reported():
     def refuses_exponential(program: Any, arguments: Any) -> Any:
         if "exponential" in text_of(program) and isinstance(program, str):
-            raise UnsupportedError("exponential is not supported")
+            raise UnsupportedError(LOWERED_INSTRUCTION, "exponential is not supported")
         return interpreted(program, arguments)
 
     found = compared(refuses_exponential)
     assert found.agrees
-    assert found.refused == ("e: exponential is not supported",)
+    assert found.refused == (f"e: exponential is not supported [{LOWERED_INSTRUCTION}]",)
     assert found.agreeing_count == 3
 
 
 def test_a_refused_program_is_an_error():
     def refuses_all(program: Any, arguments: Any) -> Any:
-        raise UnsupportedError("not here")
+        raise UnsupportedError(LOWERED_INSTRUCTION, "not here")
 
-    with pytest.raises(UnsupportedError, match="not here"):
+    with raises(UnsupportedError, LOWERED_INSTRUCTION, "not here"):
         compared(refuses_all)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from xlapy.base.error_codes.commands import SERIALIZED_BYTES
 from xlapy.base.errors import BytecodeError, InvalidArgumentError
 from xlapy.debugging.hostile import examiner, formats
 from xlapy.debugging.hostile.campaign import Campaign, HostileReport, batches
@@ -37,8 +38,9 @@ def spin(seconds: float) -> None:
 class TestVerdicts:
     def test_input_that_is_read_or_rejected_is_no_fault(self) -> None:
         assert outcome_of(lambda data: None).verdict is Verdict.ACCEPTED
-        rejected = outcome_of(lambda data: raise_error(BytecodeError("byte 3: no")))
-        assert (rejected.verdict, rejected.message) == (Verdict.REJECTED, "BytecodeError: byte 3: no")
+        rejected = outcome_of(lambda data: raise_error(BytecodeError(SERIALIZED_BYTES, "byte 3: no")))
+        assert rejected.verdict is Verdict.REJECTED
+        assert rejected.message == f"BytecodeError: byte 3: no [{SERIALIZED_BYTES}]"
         assert not rejected.verdict.is_fault
 
     @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ class _InThisProcess:
         try:
             return self._function(*arguments, **keywords)
         except XlaError as error:
-            raise WorkerError(str(error)) from error
+            raise WorkerError(error.code, error.message) from error
 
 
 def instructions(seed: int) -> list[str]:

@@ -9,7 +9,6 @@ import pytest
 
 from tests.raising import raises
 from xlapy.base.error_codes import running as codes
-from xlapy.base.error_codes import values as values_codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.testing.random_arguments import random_arguments
@@ -27,7 +26,7 @@ from xlapy.tools.command_line import invoke
     ],
 )
 def test_arguments_that_do_not_fit_in_memory(shape: str, special: bool) -> None:
-    with raises(InvalidArgumentError, codes.OUT_OF_MEMORY, "random argument 1"):
+    with raises(InvalidArgumentError, codes.OUT_OF_MEMORY, "argument 1"):
         random_arguments([Shape.parse("f32[2]"), Shape.parse(shape)], 0, special=special)
 
 
@@ -43,7 +42,7 @@ def test_allocations_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_shapes_that_numpy_does_not_have() -> None:
-    with raises(ShapeError, values_codes.ARRAY_BYTES, "64"):
+    with pytest.raises(ShapeError, match="multiply to more than 64 bits hold"):
         random_arguments([Shape.parse("f32[0,4611686018427387904]")], 0)
 
 

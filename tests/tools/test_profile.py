@@ -13,8 +13,10 @@ import pytest
 from rich.console import Console
 
 import xlapy as xla
+from tests.raising import raises
 from tests.tools.pages import Page, rendered
 from tests.tools.programs import COUNT_TO_3
+from xlapy.base.error_codes import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import Instrument, compile_module
 from xlapy.custom_calls.registry import register_custom_call_target, unregister_custom_call_target
@@ -400,7 +402,7 @@ class TestCommand:
 
     def test_wrong_arguments_are_an_error(self, file, tmp_path):
         np.save(tmp_path / "in.npy", np.ones(3, np.float32))
-        with pytest.raises(InvalidArgumentError, match="the program takes 2 arrays"):
+        with raises(InvalidArgumentError, codes.INPUT_FILES, "2 arrays"):
             session_of(Client("cpu").compile(ROWS), (str(tmp_path / "in.npy"),), None)
 
 

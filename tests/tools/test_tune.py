@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from xlapy.base.error_codes.running import OUT_OF_MEMORY
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.codegen import plan_variants
 from xlapy.codegen.plan import DemandedPlan, KernelPlan
@@ -159,7 +160,7 @@ def test_results_that_differ_within_the_tolerance_are_right():
 
 def test_plans_whose_results_cannot_be_checked_are_not_chosen(gains, monkeypatch):
     def refused(*_: object, **__: object) -> None:
-        raise InvalidArgumentError("out of memory")
+        raise InvalidArgumentError(OUT_OF_MEMORY, "out of memory")
 
     gains(lambda plan: 0.5 if plan.strategy == "loops" else 1.0)
     monkeypatch.setattr(trials, "program_tolerance", refused)
@@ -176,7 +177,7 @@ def test_plans_whose_results_cannot_be_checked_are_not_chosen(gains, monkeypatch
 
 def test_a_kernel_whose_arguments_do_not_fit_keeps_its_plan(gains, monkeypatch):
     def refused(*_: object, **__: object) -> None:
-        raise InvalidArgumentError("the random argument 0 does not fit in memory")
+        raise InvalidArgumentError(OUT_OF_MEMORY, "the random argument 0 does not fit in memory")
 
     gains(time_of)
     monkeypatch.setattr(trials, "random_arguments", refused)

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
+from xlapy.base.error_codes.compiling import CODE_GENERATION_LIMITS
 from xlapy.base.errors import UnsupportedError
 from xlapy.cpu import compiler
 from xlapy.cpu.llvm import jit
@@ -192,8 +194,8 @@ def test_a_part_that_takes_too_long(small_parts, monkeypatch, caplog):
 
 def test_other_errors_of_a_part_are_raised(small_parts, monkeypatch):
     def object_file(*_):
-        raise UnsupportedError("LLVM is gone")
+        raise UnsupportedError(CODE_GENERATION_LIMITS, "LLVM is gone")
 
     monkeypatch.setattr(compilation, "object_file", object_file)
-    with pytest.raises(UnsupportedError, match="LLVM is gone"):
+    with raises(UnsupportedError, CODE_GENERATION_LIMITS, "LLVM is gone"):
         compiled(module(100))

@@ -204,7 +204,7 @@ def test_the_instrumented_copy_is_compiled_once(program, monkeypatch):
 
 def test_programs_that_cannot_be_instrumented_appear_as_whole_launches(program, monkeypatch, caplog):
     def refuse(*_):
-        raise UnsupportedError("no clocks today")
+        raise UnsupportedError(PROFILER_STATE, "no clocks today")
 
     monkeypatch.setattr(instrumented, "compile_instrumented", refuse)
     profiler = session()

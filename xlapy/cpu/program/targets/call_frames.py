@@ -281,7 +281,7 @@ class _TypedCall(_CallBlock):
         if error is not None:
             if not isinstance(error, ExecutionError):
                 raise error
-            return target_error(self._instruction, str(error))
+            return target_error(self._instruction, error.message, code=error.code)
         return target_error(self._instruction, objects.take_error_text(failure)) if failure else None
 
 
