@@ -19,7 +19,7 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy import ops
-from xlapy.base.error_codes.devices import CLIENT_DEVICES
+from xlapy.base.error_codes.execution.devices import CLIENT_DEVICES
 from xlapy.base.errors import ArgumentTypeError, BuilderError, InvalidArgumentError, XlaError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.raising import raises
 from xlapy.base.container import MAX_RATIO, compress, expand
-from xlapy.base.error_codes import files as codes
+from xlapy.base.error_codes.interfaces import files as codes
 from xlapy.base.errors import InvalidArgumentError
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.raising import raises
 from xlapy.base.container import FORMAT_VERSION, MAGIC, is_container, pack, unpack
-from xlapy.base.error_codes import files as codes
+from xlapy.base.error_codes.interfaces import files as codes
 from xlapy.base.errors import InvalidArgumentError
 
 SECTIONS = [b"first", b"", bytes(range(256))]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.raising import Wanted, raises
 from xlapy.base.cursor import Cursor, integer_from_text
-from xlapy.base.error_codes import hlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as codes
 from xlapy.base.errors import ParseError
 from xlapy.base.hlo_cursor import HloCursor
 

@@ -24,7 +24,7 @@ from xlapy.base.element_types import (
     PrimitiveType,
     ProtocolNumbers,
 )
-from xlapy.base.error_codes import values as codes
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.errors import InvalidArgumentError
 
 NUMBERS: dict[str, tuple[int | None, ...]] = {

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from xlapy.base.error_codes.code import ErrorCode, families, find_code, split_code
-from xlapy.base.error_codes.contraction import DOT_PAIR_SIZES
-from xlapy.base.error_codes.operands import OPERAND_COUNT
+from xlapy.base.error_codes.operations.contraction import DOT_PAIR_SIZES
+from xlapy.base.error_codes.operations.operands import OPERAND_COUNT
 from xlapy.base.errors import ParseError, ShapeError, UnknownNameError
 from xlapy.tools.command_line import invoke
 from xlapy.tools.explain_error.examples import example_of, run_example

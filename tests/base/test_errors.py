@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from xlapy.base import errors
-from xlapy.base.error_codes.hlo_text import TOKEN
+from xlapy.base.error_codes.formats.hlo_text import TOKEN
 from xlapy.base.errors import ParseError, XlaError
 
 

@@ -19,7 +19,7 @@ from xlapy.base.arguments.expected_types import (
     plain_types,
     scalar_alternatives,
 )
-from xlapy.base.error_codes import python_calls as codes
+from xlapy.base.error_codes.building import python_calls as codes
 from xlapy.base.errors import ArgumentTypeError
 from xlapy.hlo.module import Module
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.raising import raises
 from xlapy.base import flags
-from xlapy.base.error_codes import files as codes
+from xlapy.base.error_codes.interfaces import files as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.flags import TABLE, Flags
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.raising import raises
 from xlapy.base.element_types import ALL_TYPES, C64, F8E4M3FN, F16, F32, F64, PRED, S8, PrimitiveType
-from xlapy.base.error_codes import values as codes
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.float_formats import DOUBLE, SINGLE, FloatFormat, SpecialValues
 

@@ -7,9 +7,9 @@ from jax._src.lib import hlo
 
 from tests.raising import raises
 from xlapy.base.element_types import F32, U8, U32
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import python_calls as call_codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.building import python_calls as call_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import InvalidArgumentError, ParseError, ShapeError
 from xlapy.base.layout import COMBINE_DIMENSION, Layout
 from xlapy.base.shape import Shape

@@ -10,8 +10,8 @@ from jax._src.lib import hlo
 
 from tests.raising import raises
 from xlapy.base.element_types import ARRAY_TYPES, BF16, C64, F32, F64, PRED, S4, S8, S32, S64, TUPLE, U8, U64
-from xlapy.base.error_codes import python_calls as call_codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.building import python_calls as call_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.layout import Layout
 from xlapy.base.literal import Literal

@@ -9,8 +9,8 @@ from jax._src.lib import hlo
 
 from tests.raising import raises
 from xlapy.base.element_types import ARRAY_TYPES, PRED, PrimitiveType
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import ParseError
 from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal, parse_shaped_literal

@@ -5,8 +5,8 @@ from jax._src.lib import hlo
 
 from tests.raising import raises
 from xlapy.base.element_types import F32
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape

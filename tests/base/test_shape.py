@@ -11,9 +11,9 @@ from jax._src.lib import hlo
 from tests.raising import raises
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import ARRAY_TYPES, BF16, F32, PRED, S4, S32, TOKEN, U8
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import python_calls as call_codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.building import python_calls as call_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import InvalidArgumentError, ParseError, ShapeError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape, parse_shape, read_shape

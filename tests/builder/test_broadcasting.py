@@ -9,8 +9,8 @@ from tests.builder.programs import evaluate, opcode_names, parameters
 from tests.raising import raises
 from xlapy import ops
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import BuilderError
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)

@@ -13,10 +13,10 @@ from tests.raising import raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.element_types import F32, S32
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import control as control_codes
-from xlapy.base.error_codes import modules as modules_codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import control as control_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import modules as modules_codes
 from xlapy.base.errors import BuilderError, InvalidArgumentError
 from xlapy.builder import XlaBuilder, XlaComputation
 from xlapy.hlo.module import Module

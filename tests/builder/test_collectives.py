@@ -12,10 +12,10 @@ from tests.builder.programs import instruction_texts, listing, opcode_names, par
 from tests.raising import Expected, raises
 from xlapy import ops
 from xlapy.base import Layout, Shape, ShapeError
-from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import collectives as codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.building import builder as builder_codes
+from xlapy.base.error_codes.operations import collectives as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
 from xlapy.builder.core.channels import ChannelHandle, ChannelType

@@ -13,11 +13,11 @@ from tests.raising import raises
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.element_types import F64, S32
-from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import contraction as codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import python_calls as python_calls_codes
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.building import builder as builder_codes
+from xlapy.base.error_codes.building import python_calls as python_calls_codes
+from xlapy.base.error_codes.operations import contraction as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import ArgumentTypeError, BuilderError
 from xlapy.builder.contraction import DotDimensionNumbers, PrecisionConfig, RaggedDotDimensionNumbers
 from xlapy.opcodes.attributes.dimensions import Precision

@@ -9,10 +9,10 @@ from tests.builder.programs import evaluate, listing, opcode_names, parameters
 from tests.raising import raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
-from xlapy.base.error_codes import control as codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.operations import control as codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
 

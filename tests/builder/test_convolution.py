@@ -12,11 +12,11 @@ from tests.builder.programs import evaluate, listing, opcode_names, parameters
 from tests.raising import Expected, raises
 from xlapy import ops
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import convolution as codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as builder_codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import convolution as codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import BuilderError
 from xlapy.builder.contraction import PrecisionConfig
 from xlapy.builder.core.padding import Padding

@@ -7,9 +7,9 @@ from tests.builder.programs import instruction_texts, listing, parameters
 from tests.raising import raises
 from xlapy import ops
 from xlapy.base import Literal, Shape, ShapeError
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import control as control_codes
-from xlapy.base.error_codes import special as special_codes
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import control as control_codes
+from xlapy.base.error_codes.operations import special as special_codes
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaComputation
 from xlapy.opcodes.attributes.aliasing import OutputAlias

@@ -11,10 +11,10 @@ from tests.raising import raises
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.element_types import BF16, C64, F32, S8, S32, U8, PrimitiveType
-from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import elementwise as codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.building import builder as builder_codes
+from xlapy.base.error_codes.operations import elementwise as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.builder import ResultAccuracy
 from xlapy.opcodes.elementwise import ComparisonDirection, ComparisonType

@@ -8,11 +8,11 @@ from tests.builder.programs import evaluate, listing, parameters
 from tests.raising import raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
-from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import indexing as codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import python_calls as python_calls_codes
-from xlapy.base.error_codes import reduction as reduction_codes
+from xlapy.base.error_codes.building import builder as builder_codes
+from xlapy.base.error_codes.building import python_calls as python_calls_codes
+from xlapy.base.error_codes.operations import indexing as codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import reduction as reduction_codes
 from xlapy.base.errors import ArgumentTypeError, BuilderError
 from xlapy.builder import XlaBuilder, XlaComputation
 from xlapy.builder.indexing import GatherDimensionNumbers, ScatterDimensionNumbers

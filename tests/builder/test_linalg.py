@@ -8,8 +8,8 @@ from tests.builder.programs import instruction_texts, parameters
 from tests.raising import raises
 from xlapy import ops
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import special as codes
+from xlapy.base.error_codes.building import builder as builder_codes
+from xlapy.base.error_codes.operations import special as codes
 from xlapy.opcodes.linalg import FftType, Transpose
 
 

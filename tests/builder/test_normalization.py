@@ -6,8 +6,8 @@ from tests.builder.programs import instruction_texts, parameters
 from tests.raising import raises
 from xlapy import ops
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import special as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import special as codes
 
 
 def test_training() -> None:

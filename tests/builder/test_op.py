@@ -12,8 +12,8 @@ import pytest
 from tests.builder.programs import evaluate, opcode_names, parameters
 from tests.raising import Expected, raises
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaOp
 

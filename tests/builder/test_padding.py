@@ -8,9 +8,9 @@ import pytest
 
 from tests.raising import Expected, raises
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.builder.core.padding import Padding, make_padding
 from xlapy.opcodes.attributes.dimensions import Window
 

@@ -9,10 +9,10 @@ from tests.raising import Expected, raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.element_types import S8
-from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import special as codes
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.building import builder as builder_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import special as codes
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.opcodes.random import RandomAlgorithm
 

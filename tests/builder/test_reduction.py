@@ -13,10 +13,10 @@ from tests.builder.programs import evaluate, listing, opcode_names, parameters
 from tests.raising import Expected, raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import reduction as codes
+from xlapy.base.error_codes.building import builder as builder_codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import reduction as codes
 from xlapy.base.errors import BuilderError
 from xlapy.base.literal import Literal
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp

@@ -16,12 +16,12 @@ from tests.raising import Wanted, raises
 from xlapy import OpMetadata, Sharding, ops
 from xlapy.base import Shape
 from xlapy.base.element_types import F32, S32
-from xlapy.base.error_codes import annotations as annotations_codes
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import elementwise as elementwise_codes
-from xlapy.base.error_codes import hlo_text as hlo_text_codes
-from xlapy.base.error_codes import modules as modules_codes
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.formats import hlo_text as hlo_text_codes
+from xlapy.base.error_codes.operations import elementwise as elementwise_codes
+from xlapy.base.error_codes.structure import annotations as annotations_codes
+from xlapy.base.error_codes.structure import modules as modules_codes
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import BuilderError, ParseError, VerificationError
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
 from xlapy.hlo.verify import verify

@@ -10,12 +10,12 @@ from tests.raising import raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.element_types import C64, F32, PRED, S8, S32
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import modules as modules_codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import python_calls as python_calls_codes
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.building import python_calls as python_calls_codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import modules as modules_codes
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.base.literal import Literal
 from xlapy.builder import XlaBuilder

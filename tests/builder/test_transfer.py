@@ -11,9 +11,9 @@ from tests.builder.programs import instruction_texts, opcode_names, parameters
 from tests.raising import Expected, raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import collectives as collectives_codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import collectives as collectives_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaOp
 from xlapy.builder.core.channels import ChannelHandle, ChannelType

@@ -8,8 +8,8 @@ from tests.builder.programs import evaluate, instruction_texts, parameters
 from tests.raising import raises
 from xlapy import ops
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.building import builder as builder_codes
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder
 

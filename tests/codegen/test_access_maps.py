@@ -12,8 +12,8 @@ import pytest
 import xlapy as xla
 from xlapy import opcodes
 from xlapy.analysis.integer_ranges import integer_range
-from xlapy.base.error_codes.custom_calls import TARGET_REGISTERED
-from xlapy.base.error_codes.operands import SUPPORTED_OPERATION
+from xlapy.base.error_codes.execution.custom_calls import TARGET_REGISTERED
+from xlapy.base.error_codes.operations.operands import SUPPORTED_OPERATION
 from xlapy.base.errors import XlaError
 from xlapy.codegen.access_maps import Access, accesses, evaluate, stride
 from xlapy.codegen.access_rules import ACCESS_RULES

@@ -10,7 +10,7 @@ import pytest
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen import region as regions
 from xlapy.cpu.compiler import compile_module

@@ -9,7 +9,7 @@ import pytest
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.extraction import kernel_fingerprint, kernel_module
 from xlapy.codegen.plan import DemandedPlan, KernelPlan, record_plan

@@ -13,7 +13,7 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from tests.threads import run_in_threads
-from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes.execution import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 
 CPU = xla.Client("cpu")

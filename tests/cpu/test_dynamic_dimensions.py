@@ -8,7 +8,7 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from tests.testing.test_random_dynamic import cut
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.random_modules.dynamic import random_dynamic_module

@@ -18,7 +18,7 @@ from tests.custom_calls.typed_handlers import Frame, handler
 from tests.interpreter.runners.custom import entry, registered
 from tests.raising import raises
 from tests.threads import run_in_threads
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
 from xlapy.cpu.program import host_callbacks
 

@@ -9,8 +9,8 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy.base import flags
-from xlapy.base.error_codes import commands as commands_codes
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
+from xlapy.base.error_codes.interfaces import commands as commands_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 
 

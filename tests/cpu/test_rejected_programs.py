@@ -7,8 +7,8 @@ import pytest
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes import compiling as codes
-from xlapy.base.error_codes import running as running_codes
+from xlapy.base.error_codes.compilation import compiling as codes
+from xlapy.base.error_codes.execution import running as running_codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.runtime.engine import native_call
 

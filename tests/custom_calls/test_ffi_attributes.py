@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.raising import raises
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ParseError
 from xlapy.custom_calls.ffi.attributes import read_attributes
 

@@ -20,8 +20,8 @@ from tests.custom_calls.typed_handlers import FUNCTIONS, HANDLER, NO_TYPE, TYPED
 from tests.interpreter.runners.custom import entry, plain, registered, run
 from tests.raising import raises
 from xlapy.base import flags
-from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.flags import Flags
 from xlapy.custom_calls.ffi import structures as c

@@ -14,8 +14,8 @@ import xlapy as xla
 from tests.custom_calls.typed_handlers import NO_TYPE, Frame, X, call, double, handler
 from tests.interpreter.runners.custom import entry, registered, run
 from tests.raising import raises
-from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.custom_calls.ffi import structures as c
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xlapy import opcodes
-from xlapy.base.error_codes.compiling import LOWERED_INSTRUCTION
+from xlapy.base.error_codes.compilation.compiling import LOWERED_INSTRUCTION
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.cpu import compiler

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.raising import raises
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.cpu.compiler import passes
 from xlapy.debugging.bisecting import BisectResult, BisectSettings, FaultKind, bisect

@@ -9,7 +9,7 @@ import numpy as np
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes.compiling import LOWERED_INSTRUCTION
+from xlapy.base.error_codes.compilation.compiling import LOWERED_INSTRUCTION
 from xlapy.base.errors import UnsupportedError
 from xlapy.debugging.first_difference import Comparison, compare_with_interpreter
 from xlapy.debugging.fuzzing.implementations import Implementation, plain

@@ -14,7 +14,7 @@ import pytest
 from tests.raising import raises
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, F32, PrimitiveType
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.debugging.fuzzing.campaign import Settings, arguments_for, examine, reduce_fault, replay

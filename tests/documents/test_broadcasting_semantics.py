@@ -11,9 +11,9 @@ from tests.documents.examples import Array, built, check, counted, evaluate, f32
 from tests.raising import raises
 from xlapy import opcodes, ops
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import elementwise as elementwise_codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import elementwise as elementwise_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.builder import XlaOp
 
 X = f32([[1, 2, 3], [4, 5, 6]])

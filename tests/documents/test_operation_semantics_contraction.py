@@ -13,8 +13,8 @@ from tests.raising import Expected, raises
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import contraction as contraction_codes
-from xlapy.base.error_codes import convolution as codes
+from xlapy.base.error_codes.operations import contraction as contraction_codes
+from xlapy.base.error_codes.operations import convolution as codes
 from xlapy.builder import XlaOp
 from xlapy.builder.contraction import DotDimensionNumbers, PrecisionConfig
 from xlapy.builder.core.padding import Padding

@@ -12,11 +12,11 @@ from tests.documents.examples import CLIENT, built, check, entry, evaluate, f32,
 from tests.raising import Expected, raises
 from xlapy import opcodes, ops
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import control as codes
-from xlapy.base.error_codes import elementwise as elementwise_codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.operations import control as codes
+from xlapy.base.error_codes.operations import elementwise as elementwise_codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaBuilder, XlaOp
 

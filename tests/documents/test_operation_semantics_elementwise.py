@@ -17,9 +17,9 @@ from tests.documents.examples import Array, built, check, evaluate, f32, pred, s
 from tests.raising import Expected, raises
 from xlapy import ops
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import elementwise as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as builder_codes
+from xlapy.base.error_codes.operations import elementwise as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.builder import XlaOp
 from xlapy.builder.core.accuracy import ResultAccuracy
 

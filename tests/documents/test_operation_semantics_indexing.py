@@ -12,9 +12,9 @@ from tests.documents.examples import Array, check, counted, evaluate, f32, funct
 from tests.raising import Expected, raises
 from xlapy import ops
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import indexing as codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import indexing as codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import BuilderError
 from xlapy.builder import XlaComputation, XlaOp
 from xlapy.builder.indexing import GatherDimensionNumbers, ScatterDimensionNumbers

@@ -13,9 +13,9 @@ from tests.documents.examples import Array, built, check, counted, entry, evalua
 from tests.raising import Expected, raises
 from xlapy import opcodes, ops
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import builder as builder_codes
-from xlapy.base.error_codes import movement as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as builder_codes
+from xlapy.base.error_codes.operations import movement as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.builder import XlaBuilder, XlaOp
 from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension
 

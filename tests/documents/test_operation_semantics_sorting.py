@@ -12,8 +12,8 @@ from tests.documents.examples import built, check, counted, evaluate, f32, funct
 from tests.raising import Expected, raises
 from xlapy import ops
 from xlapy.base import ShapeError
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import reduction as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import reduction as codes
 from xlapy.builder import XlaComputation, XlaOp
 
 Build = Callable[..., XlaOp]

@@ -6,9 +6,9 @@ import pytest
 
 from tests.raising import raises
 from xlapy import opcodes
-from xlapy.base.error_codes import editing as edit_codes
-from xlapy.base.error_codes import modules as module_codes
-from xlapy.base.error_codes import operands as operand_codes
+from xlapy.base.error_codes.operations import operands as operand_codes
+from xlapy.base.error_codes.structure import editing as edit_codes
+from xlapy.base.error_codes.structure import modules as module_codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit

@@ -6,7 +6,7 @@ import pytest
 
 from tests.raising import raises
 from xlapy import opcodes
-from xlapy.base.error_codes import editing as codes
+from xlapy.base.error_codes.structure import editing as codes
 from xlapy.base.errors import UnknownAttributeError, UnknownNameError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit

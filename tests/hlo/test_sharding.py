@@ -8,8 +8,8 @@ import pytest
 
 from tests import xla_reference
 from tests.raising import Wanted, raises
-from xlapy.base.error_codes import annotations as annotation_codes
-from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape

@@ -10,8 +10,8 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy import ops
-from xlapy.base.error_codes import modules as codes
-from xlapy.base.error_codes import operands as operand_codes
+from xlapy.base.error_codes.operations import operands as operand_codes
+from xlapy.base.error_codes.structure import modules as codes
 from xlapy.base.errors import VerificationError
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction, describe_instruction, source_of

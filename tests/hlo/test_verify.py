@@ -6,10 +6,10 @@ import pytest
 
 from tests.raising import Wanted, raises
 from xlapy import opcodes
-from xlapy.base.error_codes import modules as module_codes
-from xlapy.base.error_codes import operands as operand_codes
-from xlapy.base.error_codes import values as value_codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.operations import operands as operand_codes
+from xlapy.base.error_codes.structure import modules as module_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import VerificationError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit

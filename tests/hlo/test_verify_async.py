@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from tests.raising import Wanted, raises
-from xlapy.base.error_codes import asynchronous as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.structure import asynchronous as codes
 from xlapy.base.errors import VerificationError
 from xlapy.debugging.fuzzing.survival import time_limit
 from xlapy.hlo.verify import verify

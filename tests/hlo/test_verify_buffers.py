@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.raising import Wanted, raises
-from xlapy.base.error_codes import asynchronous as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.structure import asynchronous as codes
 from xlapy.base.errors import VerificationError
 from xlapy.hlo.verify import verify
 from xlapy.text import parse_hlo

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xlapy.base.error_codes.commands import SERIALIZED_BYTES
+from xlapy.base.error_codes.interfaces.commands import SERIALIZED_BYTES
 from xlapy.base.errors import BytecodeError, InvalidArgumentError
 from xlapy.debugging.hostile import examiner, formats
 from xlapy.debugging.hostile.campaign import Campaign, HostileReport, batches

@@ -10,11 +10,11 @@ import pytest
 
 from tests.interpreter.runners.replica import floats, lists, make_client, module, run_on_devices
 from tests.raising import raises
-from xlapy.base.error_codes import annotations as annotations_codes
-from xlapy.base.error_codes import collectives as collectives_codes
-from xlapy.base.error_codes import compiling as compiling_codes
-from xlapy.base.error_codes import interpreting as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.compilation import compiling as compiling_codes
+from xlapy.base.error_codes.execution import interpreting as codes
+from xlapy.base.error_codes.operations import collectives as collectives_codes
+from xlapy.base.error_codes.structure import annotations as annotations_codes
 from xlapy.base.errors import ExecutionError, ShapeError, VerificationError
 from xlapy.interpreter import Context, evaluate_computation
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupList, GroupMode, IotaGroups, participants

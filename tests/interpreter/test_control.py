@@ -9,7 +9,7 @@ import pytest
 
 from tests import xla_reference
 from tests.raising import raises
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.verify import verify
 from xlapy.interpreter import TOKEN, Context, evaluate_computation

@@ -13,9 +13,9 @@ from tests.interpreter.runners.instruction import Array, evaluate_all, typed
 from tests.interpreter.runners.products import Case, assert_like_xla, evaluate
 from tests.raising import raises
 from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU
-from xlapy.base.error_codes import convolution as codes
-from xlapy.base.error_codes import interpreting as interpreting_codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.execution import interpreting as interpreting_codes
+from xlapy.base.error_codes.operations import convolution as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape

@@ -15,7 +15,7 @@ from tests import xla_reference
 from tests.interpreter.runners.custom import entry, plain, registered, run
 from tests.interpreter.runners.replica import make_client
 from tests.raising import raises
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.testing.random_arguments import random_arguments
 from xlapy.testing.samples import samples_of

@@ -12,9 +12,9 @@ import xlapy as xla
 from tests.interpreter.runners.dynamic import dynamic_result, module, run, xla_result
 from tests.raising import raises
 from xlapy import ops
-from xlapy.base.error_codes import interpreting as codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import special as special_codes
+from xlapy.base.error_codes.execution import interpreting as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import special as special_codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 
 V8 = np.arange(1, 9, dtype=np.float32)

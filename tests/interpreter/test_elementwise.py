@@ -13,7 +13,7 @@ from tests.interpreter.runners.elementwise import evaluate
 from tests.raising import raises
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
-from xlapy.base.error_codes import operands as codes
+from xlapy.base.error_codes.operations import operands as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.interpreter.elementwise import KERNELS, total_order_key
 from xlapy.opcodes.elementwise import CompareAttributes, ComparisonDirection, ComparisonType

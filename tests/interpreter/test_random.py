@@ -18,9 +18,9 @@ from tests.interpreter.runners.instruction import (
 )
 from tests.raising import raises
 from xlapy.base import flags
-from xlapy.base.error_codes import interpreting as codes
-from xlapy.base.error_codes import operands as shared
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.execution import interpreting as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.flags import Flags
 from xlapy.base.shape import Shape

@@ -11,13 +11,13 @@ import pytest
 import xlapy as xla
 from tests.interpreter.runners.replica import compile_on_devices, floats, lists, make_client, module, run_on_devices
 from tests.raising import raises
-from xlapy.base.error_codes import asynchronous as asynchronous_codes
-from xlapy.base.error_codes import calls as codes
-from xlapy.base.error_codes import compiling as compiling_codes
-from xlapy.base.error_codes import editing as editing_codes
-from xlapy.base.error_codes import interpreting as interpreting_codes
-from xlapy.base.error_codes import running as running_codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.compilation import compiling as compiling_codes
+from xlapy.base.error_codes.execution import calls as codes
+from xlapy.base.error_codes.execution import interpreting as interpreting_codes
+from xlapy.base.error_codes.execution import running as running_codes
+from xlapy.base.error_codes.structure import asynchronous as asynchronous_codes
+from xlapy.base.error_codes.structure import editing as editing_codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, VerificationError, XlaError
 from xlapy.interpreter import Context, evaluate_computation
 from xlapy.interpreter.transfer import parse_pairs

@@ -6,9 +6,9 @@ import pytest
 
 from tests.opcodes.rules import field
 from xlapy import opcodes
-from xlapy.base.error_codes import attributes as codes
-from xlapy.base.error_codes import convolution as convolution_codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.operations import attributes as codes
+from xlapy.base.error_codes.operations import convolution as convolution_codes
 from xlapy.base.errors import ParseError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.opcodes.registry import OpDef

@@ -10,9 +10,9 @@ from tests import xla_reference
 from tests.opcodes.rules import accepts, field, inferred, read, refused, rewritten, written
 from tests.raising import Expected, raises
 from xlapy import opcodes
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import collectives as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import collectives as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.opcodes.attributes.mesh import AxisRef, Iota, Mesh
 from xlapy.opcodes.attributes.replica_groups import GroupList, GroupMode, IotaGroups, MeshGroups, group_mode

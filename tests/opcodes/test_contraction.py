@@ -13,9 +13,9 @@ from tests import xla_reference
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, written
 from tests.raising import Expected, raises
 from xlapy.base.element_types import ALL_TYPES, ARRAY_TYPES, PRED, PrimitiveType
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import contraction as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import contraction as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit

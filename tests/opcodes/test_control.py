@@ -7,11 +7,11 @@ import pytest
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, shapes, written
 from tests.raising import Expected, raises
 from xlapy import opcodes
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import control as codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import control as codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import ParseError
 from xlapy.opcodes.attributes.aliasing import OutputAlias
 from xlapy.opcodes.control import AsyncStartAttributes, FusionKind

@@ -9,11 +9,11 @@ import pytest
 from tests import xla_reference
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, written
 from tests.raising import Expected, raises
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import contraction as contraction_codes
-from xlapy.base.error_codes import convolution as codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import contraction as contraction_codes
+from xlapy.base.error_codes.operations import convolution as codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ParseError
 from xlapy.opcodes.attributes.dimensions import ConvDimensions, Precision, Window
 from xlapy.opcodes.contraction import Algorithm

@@ -9,8 +9,8 @@ import pytest
 from tests.opcodes.rules import accepts, programs, read, refused, rewritten, shapes, written
 from tests.raising import Expected, raises
 from xlapy import opcodes
-from xlapy.base.error_codes import control as control_codes
-from xlapy.base.error_codes import special as codes
+from xlapy.base.error_codes.operations import control as control_codes
+from xlapy.base.error_codes.operations import special as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.aliasing import OutputAlias

@@ -7,8 +7,8 @@ import pytest
 from tests.raising import Expected, raises
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, C64, C128, F8E4M3FN, F32, F64, PRED, S4, S8, S32, U8, PrimitiveType
-from xlapy.base.error_codes import elementwise as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import elementwise as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes import elementwise as ops

@@ -9,10 +9,10 @@ import pytest
 from tests.opcodes.rules import accepts, inferred, refused, rewritten, written
 from tests.raising import Expected
 from xlapy import opcodes
-from xlapy.base.error_codes import indexing as codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import reduction as reduction_codes
+from xlapy.base.error_codes.operations import indexing as codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import reduction as reduction_codes
 from xlapy.opcodes import indexing as ops
 
 ROWS: dict[str, Any] = {

@@ -7,8 +7,8 @@ import pytest
 from tests.opcodes.rules import inferred, refused, rewritten, written
 from tests.raising import Expected
 from xlapy import opcodes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import special as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import special as codes
 from xlapy.opcodes.registry import OpDef
 
 IMAGE, VECTOR = "f32[2,5,5,3]", "f32[3]"

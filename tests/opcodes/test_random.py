@@ -7,9 +7,9 @@ import pytest
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten
 from tests.raising import Expected, raises
 from xlapy import opcodes
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import special as codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import special as codes
 from xlapy.base.errors import ParseError
 from xlapy.opcodes.random import RandomAlgorithm, RandomDistribution
 from xlapy.opcodes.registry import Effect

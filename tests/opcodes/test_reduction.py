@@ -6,9 +6,9 @@ import pytest
 
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, written
 from tests.raising import Expected, raises
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import reduction as codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import reduction as codes
 from xlapy.base.errors import ParseError
 from xlapy.base.shape import Shape
 from xlapy.opcodes import MAP, REDUCE, REDUCE_WINDOW, SCAN, SELECT_AND_SCATTER

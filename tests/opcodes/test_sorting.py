@@ -7,8 +7,8 @@ import pytest
 from tests.opcodes.rules import accepts, inferred, refused, rewritten, written
 from tests.raising import Expected
 from xlapy import opcodes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import reduction as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import reduction as codes
 from xlapy.opcodes import sorting as ops
 
 LESS = "(a: f32[], b: f32[]) -> pred[]"

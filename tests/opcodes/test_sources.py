@@ -8,9 +8,9 @@ import pytest
 from tests.raising import Expected, raises
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, PRED
-from xlapy.base.error_codes import modules as modules_codes
-from xlapy.base.error_codes import movement as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import movement as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import modules as modules_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

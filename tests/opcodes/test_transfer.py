@@ -7,8 +7,8 @@ import pytest
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, shapes, written
 from tests.raising import Expected
 from xlapy import opcodes
-from xlapy.base.error_codes import collectives as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import collectives as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.shape import Shape
 from xlapy.opcodes.registry import Effect
 

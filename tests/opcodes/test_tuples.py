@@ -6,9 +6,9 @@ import pytest
 
 from tests.opcodes.rules import accepts, inferred, refused, written
 from xlapy import opcodes
-from xlapy.base.error_codes import movement as codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.operations import movement as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.opcodes.registry import Effect
 
 

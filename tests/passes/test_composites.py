@@ -10,7 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 import xlapy
 from tests.raising import raises
 from tests.stablehlo.importing.runner import run_with_xla
-from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.passes.composites import with_composites
 from xlapy.runtime import Client
 from xlapy.testing.comparison import assert_close

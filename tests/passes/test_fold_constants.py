@@ -6,7 +6,7 @@ import pytest
 
 from tests.passes.runner import assert_unchanged, program, rewritten
 from tests.raising import raises
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes import parse_passes
 

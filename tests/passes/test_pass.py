@@ -8,8 +8,8 @@ from typing import ClassVar
 import pytest
 
 from tests.raising import raises
-from xlapy.base.error_codes import passes as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.passes import CATALOG, Fixpoint, catalog, parse_passes, pass_text, register_pass

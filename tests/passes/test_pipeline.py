@@ -8,8 +8,8 @@ from typing import ClassVar
 from tests.passes.runner import program
 from tests.raising import raises
 from xlapy import opcodes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import PassError, VerificationError
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module

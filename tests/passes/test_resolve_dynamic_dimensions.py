@@ -10,7 +10,7 @@ import pytest
 from tests.passes.runner import body, execute, plain, run_passes
 from tests.raising import raises
 from tests.testing.test_random_dynamic import cut
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.edit import clone_module

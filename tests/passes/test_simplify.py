@@ -9,7 +9,7 @@ import pytest
 from tests.passes.algebra.rules import RULES, NoMatch, Rewrites
 from tests.passes.runner import assert_unchanged, body, program, rewritten, run_passes
 from tests.raising import raises
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import PassError
 from xlapy.passes.algebra import REWRITES
 from xlapy.passes.simplify import Simplify

@@ -12,9 +12,9 @@ from tests.raising import raises
 from tests.threads import run_in_threads
 from xlapy.base.container import pack
 from xlapy.base.element_types import F32, S32
-from xlapy.base.error_codes import pjrt as codes
-from xlapy.base.error_codes.calls import DELETED_BUFFER
-from xlapy.base.error_codes.devices import DEVICE_NUMBER
+from xlapy.base.error_codes.execution.calls import DELETED_BUFFER
+from xlapy.base.error_codes.execution.devices import DEVICE_NUMBER
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.native.ir import NativeTypeError
 from xlapy.pjrt.c_api.native_library import native

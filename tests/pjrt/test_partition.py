@@ -10,7 +10,7 @@ import numpy as np
 import xlapy as xla
 from tests.raising import raises
 from tests.stablehlo.bytecode.artifacts import artifact, mixed_artifact
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.compile.program_loader import PartitionedProgram, load_program
 

@@ -9,7 +9,7 @@ import pytest
 from jax._src.lib import xla_client
 
 from tests.raising import Wanted, raises
-from xlapy.base.error_codes import protos as codes
+from xlapy.base.error_codes.formats import protos as codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.shape import Shape
 from xlapy.proto import CompileOptions

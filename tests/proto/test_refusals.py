@@ -11,12 +11,12 @@ import pytest
 
 import xlapy
 from tests.raising import Wanted, raises
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import modules as module_codes
-from xlapy.base.error_codes import operands as operand_codes
-from xlapy.base.error_codes import protos as proto_codes
-from xlapy.base.error_codes import python_calls as call_codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.building import python_calls as call_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import protos as proto_codes
+from xlapy.base.error_codes.operations import operands as operand_codes
+from xlapy.base.error_codes.structure import modules as module_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import InvalidArgumentError, ProtoError, XlaError
 from xlapy.hlo.module import Module
 from xlapy.opcodes.attributes.dimensions import ConvDimensions

@@ -8,7 +8,7 @@ import pytest
 import xlapy
 from tests.proto.modules import GROUPS, modules_of, whole
 from tests.raising import raises
-from xlapy.base.error_codes import protos as codes
+from xlapy.base.error_codes.formats import protos as codes
 from xlapy.hlo.module import Module
 from xlapy.proto import from_text_format, to_text_format
 from xlapy.proto.messages import decode, encode

@@ -11,10 +11,10 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy.base.element_types import F32, PrimitiveType
-from xlapy.base.error_codes import compiling as codes
-from xlapy.base.error_codes import custom_calls as custom_calls_codes
-from xlapy.base.error_codes import editing as editing_codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.compilation import compiling as codes
+from xlapy.base.error_codes.execution import custom_calls as custom_calls_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import editing as editing_codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.base.value import TOKEN

@@ -11,9 +11,9 @@ import xlapy as xla
 from tests.raising import raises
 from tests.tools.programs import AXPY, COUNT_TO_3
 from xlapy import ops
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import devices as codes
-from xlapy.base.error_codes import operands as operands_codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import devices as codes
+from xlapy.base.error_codes.operations import operands as operands_codes
 from xlapy.runtime import Backend, Buffer, backend, load_backend, platform_names
 from xlapy.runtime.backends import cpu
 

@@ -12,8 +12,8 @@ import xlapy as xla
 from tests.interpreter.runners.custom import entry, registered, run
 from tests.interpreter.runners.replica import make_client
 from tests.raising import raises
-from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
 
 CALL = 'x = f32[2,3] parameter(0)\nROOT r = {result} custom-call(x), custom_call_target="target"'

@@ -11,8 +11,8 @@ import pytest
 import xlapy as xla
 from tests.interpreter.runners.replica import compile_on_devices, module
 from tests.raising import raises
-from xlapy.base.error_codes import calls as codes
-from xlapy.base.error_codes import running as running_codes
+from xlapy.base.error_codes.execution import calls as codes
+from xlapy.base.error_codes.execution import running as running_codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime.engine.observe import check_nans, trace

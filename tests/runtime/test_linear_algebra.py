@@ -17,8 +17,8 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from tests.xla_reference import print_options
-from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program.native_program import print_program

@@ -16,8 +16,9 @@ from tests.interpreter.runners import replica
 from tests.interpreter.runners.custom import registered
 from tests.interpreter.runners.replica import make_client
 from xlapy.base import flags
-from xlapy.base.error_codes import compiling, running
-from xlapy.base.error_codes.custom_calls import FAILED_TARGET
+from xlapy.base.error_codes.compilation import compiling
+from xlapy.base.error_codes.execution import running
+from xlapy.base.error_codes.execution.custom_calls import FAILED_TARGET
 from xlapy.base.errors import XlaError
 from xlapy.base.flags import Flags
 

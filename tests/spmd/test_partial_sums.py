@@ -9,7 +9,7 @@ import pytest
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes import partitioner as codes
+from xlapy.base.error_codes.compilation import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding

@@ -10,7 +10,7 @@ import pytest
 import xlapy as xla
 from tests.interpreter.runners.custom import registered
 from tests.raising import raises
-from xlapy.base.error_codes import partitioner as codes
+from xlapy.base.error_codes.compilation import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module

@@ -7,7 +7,7 @@ import pytest
 
 import xlapy
 from tests.raising import raises
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.stablehlo.recognition import is_bytecode, is_stablehlo_text
 
 MODULE = "module @m {\n  func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }\n}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.raising import raises
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.testing.random_arguments import random_arguments

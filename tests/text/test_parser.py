@@ -7,12 +7,12 @@ import pytest
 from tests.raising import Wanted, raises
 from tests.text.modules import ASYNC, FRAMES, LOOP, REDUCE
 from xlapy import opcodes
-from xlapy.base.error_codes import annotations as annotation_codes
-from xlapy.base.error_codes import asynchronous as async_codes
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import modules as module_codes
-from xlapy.base.error_codes import operands as operand_codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.operations import operands as operand_codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
+from xlapy.base.error_codes.structure import asynchronous as async_codes
+from xlapy.base.error_codes.structure import modules as module_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import ParseError, VerificationError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Alias, BufferDonor

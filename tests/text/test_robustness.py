@@ -8,8 +8,8 @@ import pytest
 
 from tests.raising import Wanted, raises
 from tests.text.modules import MODULES
-from xlapy.base.error_codes import hlo_text as codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.formats import hlo_text as codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import ParseError, XlaError
 from xlapy.debugging.fuzzing.survival import time_limit
 from xlapy.hlo.verify import verify

@@ -10,7 +10,7 @@ import pytest
 from tests.raising import raises
 from xlapy import opcodes
 from xlapy.base.element_types import ALL_TYPES
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

@@ -16,7 +16,7 @@ import xlapy as xla
 from tests.raising import raises
 from tests.tools.pages import Page, rendered
 from tests.tools.programs import COUNT_TO_3
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import Instrument, compile_module
 from xlapy.custom_calls.registry import register_custom_call_target, unregister_custom_call_target

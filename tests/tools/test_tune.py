@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
-from xlapy.base.error_codes.running import OUT_OF_MEMORY
+from xlapy.base.error_codes.execution.running import OUT_OF_MEMORY
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.codegen import plan_variants
 from xlapy.codegen.plan import DemandedPlan, KernelPlan

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xlapy.base.error_codes import files as codes
+from xlapy.base.error_codes.interfaces import files as codes
 from xlapy.base.errors import InvalidArgumentError
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import ClassVar, NoReturn, TypeVar
 
-from xlapy.base.error_codes import hlo_text as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.formats import hlo_text as codes
 from xlapy.base.errors import ParseError
 
 BLANK = r"[ \t\r\n]*+(?:(?:/\*(?s:.*?)\*/|//[^\r\n]*+)[ \t\r\n]*+)*+"

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import values as codes
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError
 from xlapy.base.float_formats import DOUBLE, HALF, SINGLE, FloatFormat, SpecialValues
 

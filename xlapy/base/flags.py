@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from xlapy.base.error_codes import files as codes
+from xlapy.base.error_codes.interfaces import files as codes
 from xlapy.base.errors import InvalidArgumentError
 
 Value: TypeAlias = bool | int | str

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from xlapy.base.cursor import INT64_MAX, Cursor
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal, parse_shaped_literal

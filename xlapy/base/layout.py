@@ -12,9 +12,9 @@ from typing import Any
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import PRIMITIVE_TYPE_INVALID, PrimitiveType
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import python_calls as call_codes
-from xlapy.base.error_codes import values as codes
+from xlapy.base.error_codes.building import python_calls as call_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 
 COMBINE_DIMENSION = -(2**63)

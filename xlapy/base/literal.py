@@ -15,8 +15,8 @@ import numpy as np
 
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.element_types import C64, F32, PRED, S32, Array, PrimitiveType, as_dtype
-from xlapy.base.error_codes import python_calls as call_codes
-from xlapy.base.error_codes import values as codes
+from xlapy.base.error_codes.building import python_calls as call_codes
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.literal_text import array_text
 from xlapy.base.shape import Shape

@@ -22,8 +22,8 @@ import numpy as np
 
 from xlapy.base.cursor import Cursor, integer_from_text
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, PRED, Array, PrimitiveType
-from xlapy.base.error_codes import values as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.errors import ParseError
 from xlapy.base.float_formats import FloatFormat
 from xlapy.base.literal import Literal, check_numpy_limits

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.error_codes import python_calls as codes
+from xlapy.base.error_codes.building import python_calls as codes
 from xlapy.base.errors import InvalidArgumentError
 
 

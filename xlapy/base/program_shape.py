@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.cursor import Cursor
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape, read_shape
 

@@ -15,9 +15,9 @@ from xlapy.base.arguments.arrays import array_argument
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import python_calls as call_codes
-from xlapy.base.error_codes import values as codes
+from xlapy.base.error_codes.building import python_calls as call_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.layout import Layout, read_layout
 from xlapy.base.shape_fields import DEFAULT, MAX_TUPLE_DEPTH, DefaultLayout, check_array_fields, check_tuple

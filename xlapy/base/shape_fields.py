@@ -12,7 +12,7 @@ from typing import Final
 
 from xlapy.base.cursor import INT64_MAX
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import values as codes
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.layout import Layout
 

@@ -9,7 +9,7 @@ import re
 
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import ALL_TYPES, OPAQUE_TYPE, TOKEN
-from xlapy.base.error_codes import values as codes
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.shape_fields import UNBOUNDED
 
 TYPES_BY_WORD = {t.text: t for t in ALL_TYPES if t.is_array or t in (TOKEN, OPAQUE_TYPE)}

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
 
 from xlapy.base.element_types import PRED
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import collectives as collectives_codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import collectives as collectives_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes.building import builder as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.builder.core.broadcasting import as_ints, constants_like
 from xlapy.builder.core.builder import append, builder_of

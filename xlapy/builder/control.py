@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from xlapy.base.element_types import PRED, S32
-from xlapy.base.error_codes import control as control_codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import control as control_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.builder.core.builder import XlaBuilder, append, fail
 from xlapy.builder.core.computation import XlaComputation
 from xlapy.builder.core.op import XlaOp

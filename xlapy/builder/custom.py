@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes.building import builder as codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from xlapy.base.element_types import PRED, PrimitiveType
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.builder import tuples
 from xlapy.builder.core.accuracy import ResultAccuracy

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import indexing as indexing_codes
+from xlapy.base.error_codes.operations import indexing as indexing_codes
 from xlapy.builder.core.broadcasting import as_ints
 from xlapy.builder.core.builder import append, builder_of, fail
 from xlapy.builder.core.computation import XlaComputation

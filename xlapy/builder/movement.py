@@ -16,8 +16,8 @@ from math import prod
 from typing import Any, TypeAlias, overload
 
 from xlapy.base.element_types import S32
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

@@ -9,7 +9,7 @@ Every function raises `BuilderError` at the caller's line if the arguments do no
 from __future__ import annotations
 
 from xlapy.base.element_types import PRED, U1, U2, U4, U8, U16, U32, U64
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder.core.broadcasting import constant_of

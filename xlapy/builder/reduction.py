@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import reduction as reduction_codes
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import reduction as reduction_codes
 from xlapy.base.errors import InvalidArgumentError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder.core.broadcasting import as_ints, broadcast_scalar, constant_of

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import modules as modules_codes
-from xlapy.base.error_codes import python_calls as python_calls_codes
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.building import python_calls as python_calls_codes
+from xlapy.base.error_codes.structure import modules as modules_codes
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.builder.core.broadcasting import constant_of

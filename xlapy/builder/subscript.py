@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from operator import index as as_index
 from typing import Any
 
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder import movement, tuples

@@ -12,8 +12,8 @@ and outfeeds follow the previous one of their kind in the builder, in the order 
 from __future__ import annotations
 
 from xlapy.base.element_types import U32
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import collectives as collectives_codes
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import collectives as collectives_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder import tuples

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from xlapy import opcodes
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.codegen.iteration_space import Condition, IterationSpace, bounds_conditions
 from xlapy.hlo.instruction import Instruction, describe_instruction

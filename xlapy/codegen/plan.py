@@ -20,7 +20,7 @@ from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.region import Region
 from xlapy.hlo.instruction import Instruction, describe_instruction

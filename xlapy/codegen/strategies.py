@@ -12,7 +12,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.logging import logger
 from xlapy.codegen.emitters.attention.gradient_strategy import AttentionGradientStrategy

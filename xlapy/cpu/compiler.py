@@ -13,8 +13,8 @@ from functools import partial
 from xlapy import opcodes
 from xlapy.analysis.cost.duration import is_long_running
 from xlapy.base import flags
-from xlapy.base.error_codes import commands as command_codes
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
+from xlapy.base.error_codes.interfaces import commands as command_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.logging import logger
 from xlapy.codegen.emitters.attention.gradient_strategy import reason_against_gradient

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from xlapy.analysis.aliasing import CONTROL_FLOW_OPS
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import describe_instruction

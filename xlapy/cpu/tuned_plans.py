@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.logging import logger
 from xlapy.codegen.tuning import NO_TUNED_PLANS, TunedKernel, TunedPlans, parse_tuning, plans_for

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array
-from xlapy.base.error_codes import custom_calls as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape

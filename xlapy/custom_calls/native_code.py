@@ -10,7 +10,7 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import InvalidArgumentError
 
 _CFUNCTION: Any = ctypes.CFUNCTYPE(None).__mro__[1]

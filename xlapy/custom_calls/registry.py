@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.arguments.checking import checked_arguments
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.custom_calls.ffi.calls import check_version
 from xlapy.custom_calls.ffi.objects import FfiError, register_type

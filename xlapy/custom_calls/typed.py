@@ -18,7 +18,7 @@ from typing import Any
 
 from xlapy.base import flags
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, ParseError
 from xlapy.base.value import Value
 from xlapy.custom_calls.context import CallContext

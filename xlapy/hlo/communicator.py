@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NoReturn, Protocol
 
-from xlapy.base.error_codes import editing as codes
+from xlapy.base.error_codes.structure import editing as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.base.value import Value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.arguments.copying import not_copied
-from xlapy.base.error_codes import editing as codes
+from xlapy.base.error_codes.structure import editing as codes
 from xlapy.base.errors import UnknownNameError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.instruction import Instruction

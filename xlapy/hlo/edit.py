@@ -10,8 +10,8 @@ from bisect import insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 
-from xlapy.base.error_codes import editing as edit_codes
-from xlapy.base.error_codes import modules as module_codes
+from xlapy.base.error_codes.structure import editing as edit_codes
+from xlapy.base.error_codes.structure import modules as module_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter

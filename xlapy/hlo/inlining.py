@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise, product
 
-from xlapy.base.error_codes import editing as codes
+from xlapy.base.error_codes.structure import editing as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.arguments.copying import not_copied
-from xlapy.base.error_codes import editing as codes
+from xlapy.base.error_codes.structure import editing as codes
 from xlapy.base.errors import IndexRangeError, UnknownAttributeError, UnknownNameError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import hlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as codes
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.opcodes.attributes.codecs import INTEGERS, AttributeCodec, escape
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import editing as codes
+from xlapy.base.error_codes.structure import editing as codes
 from xlapy.base.errors import UnknownNameError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.computation import Computation

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import annotations as annotation_codes
-from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlapy.base.error_codes import annotations as annotation_codes
-from xlapy.base.error_codes import hlo_text as text_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Ints

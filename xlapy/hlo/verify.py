@@ -8,9 +8,9 @@ and the values.
 from __future__ import annotations
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import modules as module_codes
-from xlapy.base.error_codes import operands as operand_codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.operations import operands as operand_codes
+from xlapy.base.error_codes.structure import modules as module_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import ShapeError, VerificationError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape

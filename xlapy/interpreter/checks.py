@@ -14,7 +14,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.element_types import Array, PrimitiveType
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.value import DynamicArray
 from xlapy.hlo.instruction import Instruction

@@ -16,8 +16,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import compiling as compiling_codes
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.compilation import compiling as compiling_codes
+from xlapy.base.error_codes.execution import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.batching.scalar_computations import apply_scalar_computation

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array as Array
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError, ShapeError
 from xlapy.base.shape import Shape
 from xlapy.base.value import TOKEN as TOKEN

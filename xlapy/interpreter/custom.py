@@ -15,7 +15,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.base.value import actual_array, pad_value_to_bounds

@@ -17,7 +17,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.rounding import round_to
 from xlapy.hlo.instruction import Instruction

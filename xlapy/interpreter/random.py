@@ -17,8 +17,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import U8, U16, U32, U64, PrimitiveType
-from xlapy.base.error_codes import interpreting as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.execution import interpreting as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.rounding import round_to
 from xlapy.base.shape import Shape

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes import compiling as compiling_codes
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.compilation import compiling as compiling_codes
+from xlapy.base.error_codes.execution import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction

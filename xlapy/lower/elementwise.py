@@ -11,7 +11,7 @@ from typing import Final
 from xlapy import opcodes
 from xlapy.analysis.integer_ranges import integer_range
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F64, PRED, PrimitiveType
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.loops import I32, Builder, ScalarType, Value

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.analysis.integer_ranges import integer_range, is_within
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction

@@ -8,7 +8,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S64, PrimitiveType
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.loops import Builder

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlapy.base.element_types import S32, U32
-from xlapy.base.error_codes import collectives as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import collectives as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Ints, Shape
 from xlapy.base.shape_fields import UNBOUNDED

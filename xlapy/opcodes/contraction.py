@@ -16,8 +16,8 @@ from xlapy.base.element_types import (
     PRED,
     PrimitiveType,
 )
-from xlapy.base.error_codes import contraction as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import contraction as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.base.shape_fields import UNBOUNDED

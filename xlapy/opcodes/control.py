@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.element_types import PRED, S32
-from xlapy.base.error_codes import control as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import control as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape

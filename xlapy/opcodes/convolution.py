@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import contraction as contraction_codes
-from xlapy.base.error_codes import convolution as codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import contraction as contraction_codes
+from xlapy.base.error_codes.operations import convolution as codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from enum import Enum
 
 from xlapy.base.element_types import U64
-from xlapy.base.error_codes import control as control_codes
-from xlapy.base.error_codes import special as codes
+from xlapy.base.error_codes.operations import control as control_codes
+from xlapy.base.error_codes.operations import special as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.element_types import PRED, PrimitiveType
-from xlapy.base.error_codes import elementwise as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import elementwise as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.float_formats import HALF, SINGLE, FloatFormat
 from xlapy.base.shape import Shape

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from enum import Enum
 
 from xlapy.base.element_types import C128, F32, F64
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import special as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import special as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGERS, Attributes, EnumCodec, attribute, attributes

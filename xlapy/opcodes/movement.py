@@ -14,8 +14,8 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.element_types import S32
-from xlapy.base.error_codes import movement as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import movement as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

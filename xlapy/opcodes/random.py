@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.element_types import PRED, U64
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import special as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import special as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, EnumCodec, attribute, attributes

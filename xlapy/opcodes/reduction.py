@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy.base.element_types import PRED
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import reduction as codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import reduction as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from xlapy.base.error_codes import operands as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.operations import operands as codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from xlapy.base.error_codes import modules as modules_codes
-from xlapy.base.error_codes import movement as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import movement as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import modules as modules_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlapy.base.element_types import U32
-from xlapy.base.error_codes import collectives as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import collectives as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import BOOL, INTEGER, SHAPE, STRING, Attributes, attribute, attributes

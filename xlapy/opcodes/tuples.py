@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xlapy.base.error_codes import movement as codes
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.operations import movement as codes
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.codecs import INTEGER, Attributes, attribute, attributes

@@ -13,7 +13,7 @@ from inspect import getdoc
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes.control_flow.hoist_loop_invariants import HoistLoopInvariants
 from xlapy.passes.control_flow.inline_calls import InlineCalls

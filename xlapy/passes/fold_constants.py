@@ -16,7 +16,7 @@ from xlapy.analysis.constants import CHEAP_TO_RECOMPUTE_OPS, depends_only_on_ope
 from xlapy.analysis.cost import element_count
 from xlapy.analysis.cost.evaluation import estimated_work
 from xlapy.analysis.effects import Effects
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Protocol, get_type_hints
 
 from xlapy.base.cursor import Cursor
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import InvalidArgumentError, PassError, XlaError
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify

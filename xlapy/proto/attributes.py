@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import protos as proto_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import protos as proto_codes
 from xlapy.base.errors import ParseError, ProtoError, ShapeError, code_and_message
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.opcodes.attributes.codecs import LITERAL, Attributes, Field

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from xlapy.base.error_codes import protos as codes
+from xlapy.base.error_codes.formats import protos as codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.shape import Shape
 from xlapy.proto.messages import Message, decode, encode, message_class

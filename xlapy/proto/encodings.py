@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from xlapy.base.error_codes import protos as codes
+from xlapy.base.error_codes.formats import protos as codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.sharding import SHARDING

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xlapy.base.error_codes import annotations as annotation_codes
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import protos as proto_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import protos as proto_codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.named_sharding import DimensionSharding, NamedForm, NamedSharding, short_form
 from xlapy.hlo.sharding import Sharding, ShardingKind, tiled_sharding

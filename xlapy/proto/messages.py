@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError
 
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.error_codes import protos as codes
+from xlapy.base.error_codes.formats import protos as codes
 from xlapy.base.errors import ProtoError
 from xlapy.proto.schema import SCHEMA
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import protos as proto_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import protos as proto_codes
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.metadata import OpMetadata
 from xlapy.opcodes.attributes.codecs import FLOAT, integers_from_text

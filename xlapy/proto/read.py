@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xlapy.base.error_codes import operands as operand_codes
-from xlapy.base.error_codes import protos as proto_codes
-from xlapy.base.error_codes import python_calls as call_codes
+from xlapy.base.error_codes.building import python_calls as call_codes
+from xlapy.base.error_codes.formats import protos as proto_codes
+from xlapy.base.error_codes.operations import operands as operand_codes
 from xlapy.base.errors import InvalidArgumentError, ProtoError, XlaError, code_and_message
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape

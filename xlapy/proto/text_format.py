@@ -9,8 +9,8 @@ import re
 
 from google.protobuf import text_format
 
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import protos as proto_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import protos as proto_codes
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.module import Module
 from xlapy.proto.messages import Message, message_class

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import BUFFER, OPAQUE_TYPE, PRED, TOKEN, TUPLE, PrimitiveType
-from xlapy.base.error_codes import values as codes
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.layout import Layout
 from xlapy.base.literal import Literal

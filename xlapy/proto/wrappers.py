@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from xlapy.base.error_codes import protos as codes
+from xlapy.base.error_codes.formats import protos as codes
 from xlapy.base.errors import ProtoError
 from xlapy.hlo.module import Module
 from xlapy.proto.messages import Message, decode, encode, message_class

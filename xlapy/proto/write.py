@@ -8,9 +8,9 @@ computation, shifted left by 32 bits, plus the number of the instruction within 
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import modules as module_codes
-from xlapy.base.error_codes import protos as proto_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import protos as proto_codes
+from xlapy.base.error_codes.structure import modules as module_codes
 from xlapy.base.errors import ProtoError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.computation import Computation

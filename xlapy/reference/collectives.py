@@ -15,8 +15,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array, PrimitiveType
-from xlapy.base.error_codes import compiling as compiling_codes
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.compilation import compiling as compiling_codes
+from xlapy.base.error_codes.execution import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, participants

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, Array, PrimitiveType
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.opcodes.elementwise import ReducePrecisionAttributes, reduce_precision_format

@@ -9,8 +9,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array
-from xlapy.base.error_codes import convolution as convolution_codes
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.execution import interpreting as codes
+from xlapy.base.error_codes.operations import convolution as convolution_codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.value import Value
 from xlapy.hlo.instruction import Instruction, describe_instruction

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes import compiling as compiling_codes
-from xlapy.base.error_codes import custom_calls as call_codes
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.compilation import compiling as compiling_codes
+from xlapy.base.error_codes.execution import custom_calls as call_codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.value import TOKEN as TOKEN
 from xlapy.base.value import Value as Value

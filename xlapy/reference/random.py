@@ -17,8 +17,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import U64, Array, PrimitiveType
-from xlapy.base.error_codes import interpreting as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.execution import interpreting as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.base.value import Value

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from xlapy.base.arguments.checking import checked_arguments
-from xlapy.base.error_codes import devices as codes
+from xlapy.base.error_codes.execution import devices as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger

@@ -19,7 +19,7 @@ import numpy as np
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.element_types import as_dtype
-from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes.execution import calls as codes
 from xlapy.base.errors import ExecutionError, IndexRangeError, InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.base.value import Token

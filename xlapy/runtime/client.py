@@ -15,9 +15,9 @@ from xlapy.base import flags
 from xlapy.base.arguments.arrays import array_argument
 from xlapy.base.arguments.checking import eager_class
 from xlapy.base.arguments.copying import copied_by_reference
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import commands as command_codes
-from xlapy.base.error_codes import devices as codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import devices as codes
+from xlapy.base.error_codes.interfaces import commands as command_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger

@@ -14,7 +14,7 @@ from xlapy.base import flags
 from xlapy.base.arguments.checking import eager_class
 from xlapy.base.arguments.copying import copied_by_reference
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes.execution import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime.buffer import Buffer

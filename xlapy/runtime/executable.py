@@ -12,7 +12,7 @@ from typing import Any
 from xlapy.analysis.cost import module_cost
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.arguments.copying import copied_by_reference
-from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes.execution import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module

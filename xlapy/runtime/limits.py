@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.analysis.constants import has_all_elements
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.literal import check_numpy_limits
 from xlapy.base.shape import Shape

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import ShapeError, UnsupportedError, VerificationError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xlapy.base.error_codes import partitioner as codes
+from xlapy.base.error_codes.compilation import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.named_sharding import NamedForm, NamedSharding

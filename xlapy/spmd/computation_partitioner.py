@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from xlapy import opcodes
 from xlapy.analysis.effects import calls_collectives
-from xlapy.base.error_codes import partitioner as codes
+from xlapy.base.error_codes.compilation import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from xlapy import opcodes
-from xlapy.base.error_codes import partitioner as codes
+from xlapy.base.error_codes.compilation import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation

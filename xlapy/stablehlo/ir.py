@@ -32,7 +32,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from xlapy.base.element_types import Array, PrimitiveType
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape_fields import MAX_ARRAY_RANK, bounded_product, check_tuple
 

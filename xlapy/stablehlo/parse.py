@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlapy.base.arguments.checking import eager_arguments
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.stablehlo.bytecode import read_bytecode

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.literal import check_numpy_limits
 from xlapy.base.shape import Shape

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from xlapy.base.error_codes import hlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as codes
 from xlapy.base.hlo_cursor import HloCursor, is_json
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.metadata import METADATA, OpMetadata

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from xlapy.base.element_types import F32
-from xlapy.base.error_codes import asynchronous as async_codes
-from xlapy.base.error_codes import operands as operand_codes
+from xlapy.base.error_codes.operations import operands as operand_codes
+from xlapy.base.error_codes.structure import asynchronous as async_codes
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from xlapy.base.cursor import BLANK
-from xlapy.base.error_codes import hlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as codes
 from xlapy.base.errors import ShapeError, code_and_message
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.computation import Computation

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from xlapy.base.cursor import BLANK
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import modules as module_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import modules as module_codes
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import (

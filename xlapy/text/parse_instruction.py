@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 
 from xlapy.base.cursor import BLANK
 from xlapy.base.element_types import ALL_TYPES, OPAQUE_TYPE, TOKEN
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import modules as module_codes
-from xlapy.base.error_codes import operands as operand_codes
-from xlapy.base.error_codes import values as value_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.operations import operands as operand_codes
+from xlapy.base.error_codes.structure import modules as module_codes
+from xlapy.base.error_codes.structure import values as value_codes
 from xlapy.base.errors import ParseError, ShapeError, UnsupportedError
 from xlapy.base.hlo_cursor import NAME
 from xlapy.base.literal import Literal

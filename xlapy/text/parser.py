@@ -11,7 +11,7 @@ import re
 
 from xlapy.base.arguments.checking import eager_arguments
 from xlapy.base.cursor import BLANK, check_characters
-from xlapy.base.error_codes import hlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as codes
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.hlo_cursor import NAME, HloCursor
 from xlapy.base.program_shape import ProgramShape

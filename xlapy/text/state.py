@@ -6,8 +6,8 @@ instructions without one. Does not depend on the grammar.
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import modules as module_codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.structure import modules as module_codes
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction

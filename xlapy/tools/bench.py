@@ -25,8 +25,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from xlapy.base import flags
-from xlapy.base.error_codes import commands as codes
-from xlapy.base.error_codes import running as running_codes
+from xlapy.base.error_codes.execution import running as running_codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module

@@ -10,7 +10,7 @@ from datetime import datetime
 import click
 
 from xlapy.base import flags
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.runtime.storage.compile_cache import CompileCache, named_cache
 from xlapy.runtime.system_memory import format_bytes

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 
 from xlapy.analysis.correspondence import Correspondence, correspond
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import passes as cpu_passes
 from xlapy.hlo.instruction import Instruction

@@ -15,7 +15,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.constants import has_all_elements
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.literal import Literal
 from xlapy.hlo.module import Module

@@ -22,7 +22,7 @@ from importlib import import_module
 from types import ModuleType
 
 from xlapy.base.container import is_container
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError, ProtoError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module

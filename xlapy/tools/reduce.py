@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.debugging.reducing import Progress, reduce_module
 from xlapy.hlo.module import Module

@@ -12,7 +12,7 @@ import pytest
 
 from tests.raising import raises
 from xlapy.base import flags
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.cpu.compile_trace import CompileTrace
 from xlapy.cpu.llvm import jit

@@ -11,7 +11,7 @@ import numpy as np
 import xlapy as xla
 from tests.raising import raises
 from xlapy.base.concurrency import forking
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 
 PROGRAM = "HloModule m\nENTRY main {{ p = f32[{0}] parameter(0)  ROOT r = f32[{0}] add(p, p) }}"

@@ -14,7 +14,7 @@ import pytest
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes.compiling import CODE_GENERATION_LIMITS
+from xlapy.base.error_codes.compilation.compiling import CODE_GENERATION_LIMITS
 from xlapy.base.errors import UnsupportedError
 from xlapy.cpu import compiler
 from xlapy.cpu.llvm import jit

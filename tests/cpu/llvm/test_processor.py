@@ -11,7 +11,7 @@ import xlapy as xla
 from tests.cpu.instruction_sets import ISAS, limited_to, stages_for
 from tests.raising import raises
 from xlapy.base import flags
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.llvm.processor import LEVELS, Processor, host_processor, target_processor
 from xlapy.cpu.target import host_target

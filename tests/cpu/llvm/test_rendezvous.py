@@ -13,7 +13,7 @@ from tests.interpreter.runners.custom import registered
 from tests.interpreter.runners.replica import module
 from tests.raising import raises
 from tests.threads import run_in_threads
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program.communication import rendezvous_assignment

@@ -13,8 +13,8 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy.base import flags
-from xlapy.base.error_codes import commands as commands_codes
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
+from xlapy.base.error_codes.interfaces import commands as commands_codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.cpu import compiler
 from xlapy.cpu.program.buffer_slices import BufferSlice

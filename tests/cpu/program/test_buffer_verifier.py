@@ -20,7 +20,7 @@ from tests.interpreter.runners.custom import registered
 from tests.raising import raises
 from xlapy.analysis.aliasing import AliasAnalysis
 from xlapy.base import flags
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import VerificationError
 from xlapy.cpu.compiler import Compiled, compile_module
 from xlapy.cpu.program import buffer_assignment, control_flow_thunks, outlining

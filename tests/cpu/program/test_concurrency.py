@@ -13,7 +13,7 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy.base import flags
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import VerificationError
 from xlapy.cpu.compiler import Compiled, compile_module
 from xlapy.cpu.program import concurrency

@@ -11,7 +11,7 @@ import xlapy as xla
 from tests.interpreter.runners.custom import entry, registered
 from tests.raising import raises
 from tests.threads import run_in_threads
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 
 CPU = xla.Client("cpu")

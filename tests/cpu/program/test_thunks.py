@@ -16,8 +16,8 @@ from tests.interpreter.runners.custom import registered
 from tests.raising import raises
 from xlapy import opcodes
 from xlapy.base import flags
-from xlapy.base.error_codes import compiling as compiling_codes
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.compilation import compiling as compiling_codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError, VerificationError
 from xlapy.cpu.compiler import Instrument, compile_module
 from xlapy.cpu.program.buffer_slices import AccessedRange, BufferSlice, Replacements, replaced

@@ -9,7 +9,7 @@ import pytest
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.cpu.transforms.prepare_ragged_dots import PrepareRaggedDots

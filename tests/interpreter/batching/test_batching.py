@@ -10,7 +10,7 @@ import pytest
 from tests.interpreter.batching.batch_elements import assert_batched_equals_one_by_one, assert_close
 from tests.interpreter.batching.batching_bodies import BODIES, X, Y, applied_by_map, named, run
 from tests.raising import raises
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.computation import Computation
 from xlapy.interpreter import Context, evaluate_computation

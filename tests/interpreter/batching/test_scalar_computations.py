@@ -8,7 +8,7 @@ import numpy as np
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.computation import Computation
 from xlapy.interpreter import Context, evaluate_computation

@@ -11,8 +11,8 @@ import xlapy as xla
 from tests.interpreter.runners.dynamic import Array, dynamic_result, module, run
 from tests.raising import raises
 from xlapy import ops
-from xlapy.base.error_codes import custom_calls as codes
-from xlapy.base.error_codes import interpreting as interpreting_codes
+from xlapy.base.error_codes.execution import custom_calls as codes
+from xlapy.base.error_codes.execution import interpreting as interpreting_codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 
 V8 = np.arange(1, 9, dtype=np.float32)

@@ -10,7 +10,7 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy import opcodes
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.execution import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.program.thunks import CallbackThunk
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.passes.runner import ROUNDING, assert_same_results, program, run_passes
 from tests.raising import raises
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.edit import clone_module
 from xlapy.passes.expand.expand import Expand

@@ -11,7 +11,7 @@ import pytest
 from tests.passes.runner import ROUNDING, assert_same_results, body, execute, program, run_passes
 from tests.raising import raises
 from xlapy import opcodes
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import InvalidArgumentError, PassError
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module

@@ -7,7 +7,7 @@ import pytest
 from tests.passes.runner import assert_same_results, assert_unchanged, program, run_passes
 from tests.raising import raises
 from xlapy import opcodes
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.edit import clone_module
 from xlapy.passes.expand.expand import Expand

@@ -7,7 +7,7 @@ import pytest
 from tests.passes.runner import assert_same_results, program, run_passes
 from tests.raising import raises
 from xlapy import opcodes
-from xlapy.base.error_codes import asynchronous as codes
+from xlapy.base.error_codes.structure import asynchronous as codes
 from xlapy.base.errors import VerificationError
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.error_codes.code import split_code
-from xlapy.base.error_codes.running import FOREIGN_ERROR
+from xlapy.base.error_codes.execution.running import FOREIGN_ERROR
 from xlapy.base.errors import XlaError
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import ENTRIES, EXTENSION_HEADER_BYTES, EXTENSIONS, HEADER_BYTES, least_size, structure

@@ -24,10 +24,10 @@ from tests.pjrt.c_api.calls import (
     ready,
 )
 from tests.raising import raises
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import devices as devices_codes
-from xlapy.base.error_codes import pjrt as codes
-from xlapy.base.error_codes import running as running_codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import devices as devices_codes
+from xlapy.base.error_codes.execution import running as running_codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.custom_calls.registry import register_custom_call_target, unregister_custom_call_target
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.objects.platform import platform

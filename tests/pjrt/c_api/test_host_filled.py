@@ -25,9 +25,9 @@ from tests.pjrt.c_api.calls import (
     ready,
 )
 from tests.raising import raises
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import pjrt as codes
-from xlapy.base.error_codes import running as running_codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import running as running_codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.pjrt.c_api.structs import least_size, structure
 from xlapy.pjrt.objects.platform import platform
 from xlapy.pjrt.objects.records import read_bytes

@@ -9,7 +9,7 @@ import pytest
 
 from tests.pjrt.c_api.calls import PjrtError, call
 from tests.raising import raises
-from xlapy.base.error_codes.devices import PROCESSES
+from xlapy.base.error_codes.execution.devices import PROCESSES
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.objects.platform import platform
 

@@ -18,7 +18,7 @@ from tests.pjrt.c_api.calls import (
     raise_error,
 )
 from tests.raising import raises
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import ENTRIES, EXTENSIONS, HEADER_BYTES, fields, least_size
 from xlapy.pjrt.native.implementations import REFUSED, implementation_of

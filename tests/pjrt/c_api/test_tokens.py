@@ -21,9 +21,9 @@ from tests.pjrt.c_api.calls import (
 )
 from tests.raising import raises
 from xlapy.base.element_types import TOKEN
-from xlapy.base.error_codes import calls as codes
-from xlapy.base.error_codes import custom_calls as custom_calls_codes
-from xlapy.base.error_codes import running as running_codes
+from xlapy.base.error_codes.execution import calls as codes
+from xlapy.base.error_codes.execution import custom_calls as custom_calls_codes
+from xlapy.base.error_codes.execution import running as running_codes
 from xlapy.custom_calls.registry import register_custom_call_target, unregister_custom_call_target
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.types import number_of

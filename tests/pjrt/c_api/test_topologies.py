@@ -19,9 +19,9 @@ from tests.pjrt.c_api.calls import (
     execute,
 )
 from tests.raising import raises
-from xlapy.base.error_codes import commands as codes
-from xlapy.base.error_codes import devices as devices_codes
-from xlapy.base.error_codes import pjrt as pjrt_codes
+from xlapy.base.error_codes.execution import devices as devices_codes
+from xlapy.base.error_codes.interfaces import commands as codes
+from xlapy.base.error_codes.interfaces import pjrt as pjrt_codes
 from xlapy.pjrt.c_api.structs import least_size, structure
 from xlapy.pjrt.objects.platform import platform
 from xlapy.pjrt.objects.records import Record, read_bytes, read_words

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.pjrt.test_native import call, elements, host_buffer
-from xlapy.base.error_codes.pjrt import HANDLE, PROFILER_STATE
+from xlapy.base.error_codes.interfaces.pjrt import HANDLE, PROFILER_STATE
 from xlapy.base.errors import UnsupportedError
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import PROFILER_ENTRIES, least_size, structure

@@ -10,8 +10,8 @@ import pytest
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes import compiling as codes
-from xlapy.base.error_codes.running import OUT_OF_MEMORY
+from xlapy.base.error_codes.compilation import compiling as codes
+from xlapy.base.error_codes.execution.running import OUT_OF_MEMORY
 from xlapy.base.errors import ExecutionError, UnsupportedError, VerificationError
 from xlapy.runtime.backends.interpreter import MAX_CALL_DEPTH
 

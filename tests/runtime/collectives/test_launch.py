@@ -17,10 +17,10 @@ from tests.raising import raises
 from tests.testing.test_samples import assert_conforms
 from xlapy import opcodes, ops
 from xlapy.base import flags
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import compiling as compiling_codes
-from xlapy.base.error_codes import devices as devices_codes
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.compilation import compiling as compiling_codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import devices as devices_codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
 from xlapy.base.flags import Flags
 from xlapy.base.shape import Shape

@@ -11,8 +11,8 @@ import pytest
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes import calls as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.execution import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape

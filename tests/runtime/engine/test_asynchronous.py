@@ -12,8 +12,8 @@ import pytest
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.runtime.engine import native_buffers
 from xlapy.runtime.engine.native_engine import engine

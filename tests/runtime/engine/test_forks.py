@@ -15,7 +15,7 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from tests.runtime.engine.test_asynchronous import ENDLESS, count_to
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.runtime.engine import native_buffers
 from xlapy.runtime.engine.core.buffers import Buffer

@@ -20,9 +20,9 @@ from tests.runtime.engine.test_asynchronous import ADD, count_to
 from tests.runtime.engine.test_forks import in_child
 from tests.threads import run_in_threads
 from xlapy.base import flags
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import custom_calls as codes
-from xlapy.base.error_codes import running as running_codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import custom_calls as codes
+from xlapy.base.error_codes.execution import running as running_codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.flags import Flags
 from xlapy.runtime.engine.core.queues import CAPACITY

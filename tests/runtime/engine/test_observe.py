@@ -9,8 +9,8 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from tests.tools.programs import COUNT_TO_3
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.interpreter import TOKEN
 from xlapy.runtime.engine.observe import check_nans, combine_observers, describe_value, trace

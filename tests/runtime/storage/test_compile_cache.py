@@ -21,7 +21,7 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy.base import flags
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.llvm import shared_code
 from xlapy.cpu.llvm.processor import Processor, target_processor

@@ -12,9 +12,9 @@ import xlapy as xla
 from tests.cpu.instruction_sets import limited_to
 from tests.raising import raises
 from xlapy.base.container import pack, unpack
-from xlapy.base.error_codes import commands as codes
-from xlapy.base.error_codes import custom_calls as custom_calls_codes
-from xlapy.base.error_codes import devices as devices_codes
+from xlapy.base.error_codes.execution import custom_calls as custom_calls_codes
+from xlapy.base.error_codes.execution import devices as devices_codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.cpu.serialization import executable as image_module
 

@@ -10,8 +10,8 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy.base import flags
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import devices as codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import devices as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.runtime import client as client_module
 from xlapy.runtime.storage.compile_cache import named_cache

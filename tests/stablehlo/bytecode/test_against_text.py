@@ -12,7 +12,7 @@ import pytest
 from tests.raising import raises
 from tests.stablehlo.bytecode.artifacts import artifact, native, text_of
 from tests.stablehlo.text.comparison import same
-from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.base.errors import UnsupportedError, XlaError
 from xlapy.stablehlo.bytecode import read_bytecode, write_bytecode
 from xlapy.stablehlo.text import parse_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.raising import raises
-from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.base.errors import BytecodeError
 from xlapy.stablehlo.bytecode.encoding_reader import EncodingReader
 

@@ -11,7 +11,7 @@ import pytest
 from tests.raising import raises
 from tests.stablehlo.bytecode.artifacts import artifact, mixed_artifact
 from xlapy.base.element_types import C64, F32, PRED, S8, S32, S64, U8, PrimitiveType
-from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.base.errors import BytecodeError, UnsupportedError, XlaError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import read_bytecode

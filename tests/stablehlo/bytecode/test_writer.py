@@ -14,7 +14,7 @@ from jaxlib.mlir.dialects import stablehlo
 from tests.raising import raises
 from tests.stablehlo.bytecode.artifacts import artifact, text_of
 from xlapy.base.element_types import F32
-from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import read_bytecode, write_bytecode

@@ -9,8 +9,8 @@ import pytest
 import xlapy
 from tests.raising import raises
 from tests.stablehlo.importing.runner import hlo_of
-from xlapy.base.error_codes import stablehlo_operations as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.formats import stablehlo_operations as codes
 
 ALIASED = """HloModule m, input_output_alias={ {0}: (0, {1}, must-alias), {1}: (1, {}, may-alias) }
 

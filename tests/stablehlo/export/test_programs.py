@@ -13,8 +13,8 @@ import xlapy
 from tests.raising import raises
 from tests.stablehlo.importing.runner import arguments_of, run, run_with_xla
 from tests.stablehlo.text.comparison import same
-from xlapy.base.error_codes import stablehlo_export as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.formats import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo.text import parse_text
 from xlapy.stablehlo.text.custom_printers import CUSTOM_PRINTERS as PRINTED

@@ -14,7 +14,7 @@ from jaxlib.mlir import ir as mlir
 import xlapy
 from tests.passes.runner import arguments_of, execute, is_executable, plain
 from xlapy import opcodes
-from xlapy.base.error_codes.stablehlo_text import PRINTABLE
+from xlapy.base.error_codes.formats.stablehlo_text import PRINTABLE
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.module import Module
 from xlapy.opcodes.registry import REGISTRY, OpDef

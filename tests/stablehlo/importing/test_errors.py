@@ -6,10 +6,10 @@ import pytest
 
 import xlapy
 from tests.raising import raises
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import stablehlo_import as codes
-from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ParseError, UnsupportedError, VerificationError, XlaError
 from xlapy.stablehlo.importing import import_program
 from xlapy.stablehlo.text import parse_text

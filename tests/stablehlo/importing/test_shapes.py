@@ -10,7 +10,7 @@ import pytest
 import xlapy
 from tests.raising import raises
 from tests.stablehlo.importing.runner import run
-from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
 from xlapy.base.shape import Shape
 from xlapy.testing.stablehlo.programs import function
 

@@ -8,10 +8,10 @@ import pytest
 import xlapy
 from tests.raising import raises
 from tests.stablehlo.importing.runner import run
-from xlapy.base.error_codes import annotations as annotations_codes
-from xlapy.base.error_codes import stablehlo_operations as codes
-from xlapy.base.error_codes import stablehlo_text as mlir_codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.formats import stablehlo_operations as codes
+from xlapy.base.error_codes.formats import stablehlo_text as mlir_codes
+from xlapy.base.error_codes.structure import annotations as annotations_codes
 from xlapy.base.errors import ParseError
 
 PROGRAM = """

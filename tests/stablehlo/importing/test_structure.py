@@ -9,9 +9,9 @@ import pytest
 import xlapy
 from tests.raising import raises
 from tests.stablehlo.importing.runner import hlo_of
-from xlapy.base.error_codes import stablehlo_import as codes
-from xlapy.base.error_codes import stablehlo_operations as operation_codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
 from xlapy.hlo.instruction import Instruction
 from xlapy.testing.stablehlo.programs import function
 

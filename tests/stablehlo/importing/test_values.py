@@ -8,7 +8,7 @@ import pytest
 import xlapy
 from tests.raising import raises
 from tests.stablehlo.importing.runner import run
-from xlapy.base.error_codes import stablehlo_operations as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as codes
 from xlapy.testing.stablehlo.programs import function
 
 QUANTIZED = "tensor<4x!quant.uniform<i8:f32, 0.5:-20>>"

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from tests.raising import raises
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo.text import parse_text
 from xlapy.testing.stablehlo.forms import FORMS

@@ -13,7 +13,7 @@ from tests.raising import raises
 from tests.stablehlo.bytecode.artifacts import artifact
 from tests.stablehlo.text.comparison import same
 from xlapy.base.element_types import BF16, C64, F32, F64, PRED, S4, S8, S32, S64, U8, Array, PrimitiveType
-from xlapy.base.error_codes import hlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as codes
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import read_bytecode

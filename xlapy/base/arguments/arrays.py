@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.error_codes import values as codes
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.errors import ArgumentTypeError
 
 

@@ -26,7 +26,7 @@ from xlapy.base.arguments.expected_types import (
     plain_types,
     scalar_alternatives,
 )
-from xlapy.base.error_codes import python_calls as codes
+from xlapy.base.error_codes.building import python_calls as codes
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.errors import ArgumentTypeError, XlaError
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from xlapy.base.error_codes import python_calls as codes
+from xlapy.base.error_codes.building import python_calls as codes
 from xlapy.base.errors import ArgumentTypeError
 
 C = TypeVar("C", bound=type)

@@ -1,1 +1,1 @@
-"""The codes of all errors, one module per part of the system; each code belongs to one rule."""
+"""The codes of all errors: a folder per part of the system, a module per family of rules."""

@@ -99,14 +99,15 @@ class CodeFamily(NamedTuple):
 @cache
 def families() -> tuple[CodeFamily, ...]:
     """Returns all codes by family, in the order of their numbers."""
-    package = __name__.rpartition(".")[0]
+    package = import_module(__name__.rpartition(".")[0])
     found = []
-    for information in pkgutil.iter_modules(import_module(package).__path__):
-        module = import_module(f"{package}.{information.name}")
+    for information in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        module = import_module(information.name)
         codes = {name: code for name, code in vars(module).items() if isinstance(code, ErrorCode)}
         if codes:
             title = (module.__doc__ or "").partition("\n")[0].removesuffix(".")
-            found.append(CodeFamily(information.name, title, dict(sorted(codes.items(), key=lambda item: item[1]))))
+            family = information.name.rpartition(".")[2]
+            found.append(CodeFamily(family, title, dict(sorted(codes.items(), key=lambda item: item[1]))))
     return tuple(sorted(found, key=lambda family: min(family.codes.values())))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes.building import builder as codes
 from xlapy.base.errors import InvalidArgumentError
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from xlapy.base.arguments.checking import eager_class
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
 from xlapy.base.errors import BuilderError, ParseError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape

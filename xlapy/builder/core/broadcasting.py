@@ -18,8 +18,8 @@ from operator import index
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Ints, Shape

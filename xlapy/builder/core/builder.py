@@ -15,9 +15,9 @@ from typing import Literal, NoReturn
 
 from xlapy.base.arguments.checking import checked_class, eager_arguments
 from xlapy.base.arguments.copying import not_copied
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import modules as modules_codes
+from xlapy.base.error_codes.building import builder as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.structure import modules as modules_codes
 from xlapy.base.errors import BuilderError, InvalidArgumentError, ShapeError, VerificationError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape

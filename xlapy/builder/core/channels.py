@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes.building import builder as codes
 from xlapy.base.errors import InvalidArgumentError
 
 

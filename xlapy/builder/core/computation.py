@@ -6,7 +6,7 @@ Responsible for the handle to a module seen as one function. Does not depend on 
 from __future__ import annotations
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import modules as codes
+from xlapy.base.error_codes.structure import modules as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module

@@ -15,7 +15,7 @@ import numpy as np
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.arguments.copying import not_copied
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import builder as codes
+from xlapy.base.error_codes.building import builder as codes
 from xlapy.base.errors import BuilderError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

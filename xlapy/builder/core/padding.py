@@ -11,9 +11,9 @@ from enum import Enum
 from operator import index
 from typing import TypeAlias
 
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import builder as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.building import builder as codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.opcodes.attributes.dimensions import dilated, same_padding
 

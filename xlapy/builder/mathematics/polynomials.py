@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from xlapy.base.element_types import F32, F64
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.builder import elementwise, movement, sources
 from xlapy.builder.core.op import XlaOp

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from xlapy.base.element_types import U8, U16, U32, U64
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.builder import elementwise as e
 from xlapy.builder.core.op import XlaOp

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.cpu.lapack.openblas import function_address, symbol_of
 from xlapy.cpu.program.thunks import LibraryScratch

@@ -14,7 +14,7 @@ import importlib.util
 from pathlib import Path
 
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 
 _PACKAGE = "scipy_openblas32"

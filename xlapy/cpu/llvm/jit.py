@@ -16,7 +16,7 @@ import llvmlite.binding as llvm
 
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.logging import logger
 from xlapy.cpu.compile_trace import CompileTrace

@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.llvm.vectors.tile_permission import permit_tiles
 

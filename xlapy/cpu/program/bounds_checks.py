@@ -15,7 +15,7 @@ import numpy as np
 
 from xlapy.analysis.memory.graph import ALIGNMENT
 from xlapy.base.element_types import S64
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.bounds_records import BoundsChecks

@@ -22,7 +22,7 @@ from xlapy.analysis.effects import draws_random_numbers
 from xlapy.analysis.integer_ranges import assumed_ranges
 from xlapy.analysis.structural_numbering import StructuralNumbering
 from xlapy.base.element_types import U8
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters import random_state

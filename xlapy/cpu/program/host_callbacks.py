@@ -18,7 +18,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.analysis.aliasing import array_leaves
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.bounds_checks import bounds_error

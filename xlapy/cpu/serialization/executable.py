@@ -32,7 +32,7 @@ import numpy as np
 
 from xlapy.base.concurrency.single_flight import SingleFlight
 from xlapy.base.container import MALFORMED, Container, compress, expand, pack, unpack
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.shape import Shape
 from xlapy.base.version import VERSION

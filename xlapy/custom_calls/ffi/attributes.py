@@ -19,7 +19,7 @@ import numpy as np
 
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import Array
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ParseError
 from xlapy.base.shape_fields import bounded_product
 

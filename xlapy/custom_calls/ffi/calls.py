@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array, PrimitiveType
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.custom_calls.ffi import objects
 from xlapy.custom_calls.ffi import structures as c

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from xlapy.base.element_types import C64, C128, F32, F64, S32, PrimitiveType
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import InvalidArgumentError, ParseError, UnsupportedError
 from xlapy.custom_calls.ffi.attributes import read_attributes, without_code
 from xlapy.hlo.instruction import Instruction, describe_instruction

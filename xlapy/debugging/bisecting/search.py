@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xlapy import opcodes
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
 from xlapy.debugging.bisecting.kernels import KernelFault, find_kernel
 from xlapy.debugging.bisecting.pass_reduction import ReducedProgram, reduce_program_for_pass

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.loading import load_user_code
 from xlapy.cpu import compiler

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import native_opcodes
 from xlapy.debugging.fuzzing import known_divergences

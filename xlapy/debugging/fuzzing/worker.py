@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
-from xlapy.base.error_codes import commands as codes
 from xlapy.base.error_codes.code import split_code
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.debugging.fuzzing.server import write_frame
 

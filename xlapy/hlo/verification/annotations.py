@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlapy.base.error_codes import annotations as codes
+from xlapy.base.error_codes.structure import annotations as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction

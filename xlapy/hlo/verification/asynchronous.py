@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from xlapy.base.error_codes import annotations as annotation_codes
-from xlapy.base.error_codes import asynchronous as async_codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
+from xlapy.base.error_codes.structure import asynchronous as async_codes
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction, describe_instruction

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xlapy.base.error_codes import asynchronous as codes
+from xlapy.base.error_codes.structure import asynchronous as codes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module

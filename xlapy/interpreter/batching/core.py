@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation

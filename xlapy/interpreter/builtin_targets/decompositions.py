@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import C64, C128, F32, F64, S32, PrimitiveType
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ParseError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.custom_calls.ffi.attributes import read_attributes

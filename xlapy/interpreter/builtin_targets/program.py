@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import UnsupportedError, XlaError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy.base.element_types import C64, C128, F32, F64, S32, S64
-from xlapy.base.error_codes import custom_calls as codes
+from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import Context, Value

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.execution import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.base.value import DynamicArray, actual_array, array_of_bounds, pad_to_bounds, sizes_of

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.execution import interpreting as codes
 from xlapy.base.errors import ExecutionError, VerificationError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy.base.element_types import Array
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.execution import interpreting as codes
 from xlapy.base.errors import ExecutionError
 
 

@@ -16,8 +16,8 @@ from typing import NoReturn
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import convolution as convolution_codes
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.execution import interpreting as codes
+from xlapy.base.error_codes.operations import convolution as convolution_codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.core import Array, Value

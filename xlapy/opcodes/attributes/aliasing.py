@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import control as codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import control as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape

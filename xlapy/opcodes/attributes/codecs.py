@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
-from xlapy.base.error_codes import attributes as codes
+from xlapy.base.error_codes.operations import attributes as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.literal import Literal

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import attributes as codes
-from xlapy.base.error_codes import convolution as convolution_codes
+from xlapy.base.error_codes.operations import attributes as codes
+from xlapy.base.error_codes.operations import convolution as convolution_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape import Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from xlapy.base.error_codes import attributes as codes
+from xlapy.base.error_codes.operations import attributes as codes
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.opcodes.attributes.codecs import AttributeCodec, entries, quote
 

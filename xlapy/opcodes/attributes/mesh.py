@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import attributes as codes
+from xlapy.base.error_codes.operations import attributes as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.shape_fields import bounded_product

@@ -15,8 +15,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from xlapy.base.arguments.checking import checked_class
-from xlapy.base.error_codes import attributes as codes
-from xlapy.base.error_codes import collectives as collectives_codes
+from xlapy.base.error_codes.operations import attributes as codes
+from xlapy.base.error_codes.operations import collectives as collectives_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.opcodes.attributes.codecs import INTEGER_LISTS, AttributeCodec, integers_from_text

@@ -13,7 +13,7 @@ from xlapy import opcodes
 from xlapy.analysis.cost import element_count
 from xlapy.analysis.effects import SPECULATABLE_FAMILIES, Effects
 from xlapy.analysis.loops import TupleLoop
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction, describe_instruction

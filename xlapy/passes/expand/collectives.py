@@ -9,7 +9,7 @@ import functools
 
 from xlapy import opcodes
 from xlapy.base.element_types import S64
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.base.element_types import BF16, F8E8M0FNU, F16, F32, F64, PRED, S32, S64, PrimitiveType
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction

@@ -9,7 +9,7 @@ import math
 
 from xlapy import opcodes
 from xlapy.base.element_types import F64, S64, U4, U8, U16, U32, U64
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction

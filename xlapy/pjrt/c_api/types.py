@@ -6,7 +6,7 @@ Does not depend on buffers.
 from __future__ import annotations
 
 from xlapy.base.element_types import ALL_TYPES, PrimitiveType
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import UnsupportedError
 
 _NUMBERS = {type: number for type in ALL_TYPES if (number := type.protocol_numbers.pjrt) is not None}

@@ -17,7 +17,7 @@ from jax._src.interpreters import mlir
 from jaxlib import xla_client
 from jaxlib.mlir import ir
 
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.sharding import Sharding

@@ -12,7 +12,7 @@ import jax
 from jaxlib import xla_client
 
 from xlapy.base import flags
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.proto.meshes import write_sharding

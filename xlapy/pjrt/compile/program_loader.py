@@ -20,7 +20,7 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
 from xlapy import opcodes
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.logging import logger

@@ -15,7 +15,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.container import is_container, pack, unpack
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding

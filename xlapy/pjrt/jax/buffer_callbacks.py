@@ -17,7 +17,7 @@ from jax._src import ffi, tree_util
 from jax._src.interpreters import mlir
 from jax._src.lib import ffi as ffi_lib
 
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.custom_calls.registry import register_custom_call_target
 

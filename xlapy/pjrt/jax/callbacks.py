@@ -20,7 +20,7 @@ from jax._src import core, dtypes, ffi
 from jax._src.interpreters import mlir
 from jax._src.sharding_impls import SdyArray, SdyArrayList
 
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.custom_calls.registry import register_custom_call_target
 from xlapy.pjrt.platform_name import PLATFORM_NAME

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum
 
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.pjrt.c_api.structs import API_VERSION, ENTRIES, EXTENSIONS, PROFILER_ENTRIES, fields, least_size
 
 GETTERS: Mapping[str, str] = {

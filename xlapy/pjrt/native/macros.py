@@ -24,7 +24,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.native.ir import NativeTypeError
 from xlapy.native.records import Final
 from xlapy.pjrt.c_api.structs import structure

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PRED, TOKEN, PrimitiveType
-from xlapy.base.error_codes import calls as codes
-from xlapy.base.error_codes import pjrt as pjrt_codes
+from xlapy.base.error_codes.execution import calls as codes
+from xlapy.base.error_codes.interfaces import pjrt as pjrt_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.native_library import native

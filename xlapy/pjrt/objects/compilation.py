@@ -9,7 +9,7 @@ import hashlib
 from typing import Any
 
 from xlapy.analysis.cost.duration import is_long_running
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.target import host_target
 from xlapy.pjrt.c_api.entries import entry

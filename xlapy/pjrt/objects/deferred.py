@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlapy.base.element_types import TOKEN
-from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes.execution import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import least_size, structure

@@ -14,8 +14,8 @@ from typing import Any
 
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.error_codes import devices as codes
-from xlapy.base.error_codes import pjrt as pjrt_codes
+from xlapy.base.error_codes.execution import devices as codes
+from xlapy.base.error_codes.interfaces import pjrt as pjrt_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.passes.layouts.entry_layouts import with_declared_layouts

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.base.value import actual_array

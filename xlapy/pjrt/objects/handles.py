@@ -9,7 +9,7 @@ import ctypes
 from typing import Any, Generic, TypeVar
 
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 
 T = TypeVar("T")

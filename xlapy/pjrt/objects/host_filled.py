@@ -13,7 +13,7 @@ from typing import Any
 
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.entries import entry

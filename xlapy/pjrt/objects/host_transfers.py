@@ -18,7 +18,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module

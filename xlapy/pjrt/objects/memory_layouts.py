@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.passes.layouts.entry_layouts import Order
 from xlapy.pjrt.c_api.structs import structure

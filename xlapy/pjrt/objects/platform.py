@@ -13,9 +13,9 @@ from jax._src.xla_bridge import num_cpu_devices
 
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.base.error_codes import commands as command_codes
-from xlapy.base.error_codes import devices as codes
-from xlapy.base.error_codes import pjrt as pjrt_codes
+from xlapy.base.error_codes.execution import devices as codes
+from xlapy.base.error_codes.interfaces import commands as command_codes
+from xlapy.base.error_codes.interfaces import pjrt as pjrt_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.version import VERSION
 from xlapy.pjrt.c_api.entries import entry

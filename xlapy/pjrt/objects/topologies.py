@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.error_codes import commands as command_codes
-from xlapy.base.error_codes import devices as codes
-from xlapy.base.error_codes import pjrt as pjrt_codes
+from xlapy.base.error_codes.execution import devices as codes
+from xlapy.base.error_codes.interfaces import commands as command_codes
+from xlapy.base.error_codes.interfaces import pjrt as pjrt_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.objects.handles import HandleTable

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.entries import entry
 from xlapy.pjrt.c_api.native_library import native

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.executable import run_instrumented, set_tracing

@@ -8,7 +8,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.execution import interpreting as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from xlapy import opcodes
-from xlapy.base.error_codes import interpreting as codes
+from xlapy.base.error_codes.execution import interpreting as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.base.value import (

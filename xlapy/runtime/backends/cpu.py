@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes import calls as codes
-from xlapy.base.error_codes import commands as command_codes
-from xlapy.base.error_codes import compiling as compiling_codes
+from xlapy.base.error_codes.compilation import compiling as compiling_codes
+from xlapy.base.error_codes.execution import calls as codes
+from xlapy.base.error_codes.interfaces import commands as command_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape

@@ -12,8 +12,8 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base import flags
-from xlapy.base.error_codes import commands as codes
-from xlapy.base.error_codes import running as running_codes
+from xlapy.base.error_codes.execution import running as running_codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction

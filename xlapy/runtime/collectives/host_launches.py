@@ -25,7 +25,7 @@ import numpy as np
 
 from xlapy.base import flags
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.program.communication import queue_messages
 from xlapy.cpu.program.communication.wait_state import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from xlapy.base.error_codes import devices as codes
+from xlapy.base.error_codes.execution import devices as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime.collectives.communicator import DeviceCommunicator

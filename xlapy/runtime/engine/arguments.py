@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes.execution import calls as codes
 from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape

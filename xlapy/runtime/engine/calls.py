@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.garbage_collection import when_collected
 from xlapy.base.program_shape import ProgramShape

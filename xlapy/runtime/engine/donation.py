@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes.execution import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime.buffer import Buffer

@@ -12,8 +12,8 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.error_codes import running as codes
 from xlapy.base.error_codes.code import split_code
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import (
     ExecutionError,
     InvalidArgumentError,

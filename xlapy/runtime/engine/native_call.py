@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.program.buffer_slices import BufferSlice

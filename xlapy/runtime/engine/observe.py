@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from xlapy.base.error_codes import calls as codes
+from xlapy.base.error_codes.execution import calls as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.checks import Checks, ValueChecker, describe_value

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Generator
 from typing import Any, Final
 
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.runtime.system_memory import available_bytes
 

@@ -29,7 +29,7 @@ from xlapy import opcodes
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import Flights, SingleFlight
 from xlapy.base.container import pack, unpack
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.logging import logger

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlapy.base.container import MALFORMED, compress, expand, is_container, pack, unpack
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime.engine.donation import DonatedLeaf, donated_leaf

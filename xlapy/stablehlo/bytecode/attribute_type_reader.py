@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import bytecode as codes
-from xlapy.base.error_codes import stablehlo_text as text_codes
+from xlapy.base.error_codes.formats import bytecode as codes
+from xlapy.base.error_codes.formats import stablehlo_text as text_codes
 from xlapy.base.errors import BytecodeError, ParseError, ShapeError, UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.bytecode_file import BytecodeFile, EncodedEntry, EntryTable

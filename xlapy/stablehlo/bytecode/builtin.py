@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from xlapy.base.element_types import ALL_TYPES, C64, C128, F32, F64, PRED, PrimitiveType
-from xlapy.base.error_codes import bytecode as codes
-from xlapy.base.error_codes import stablehlo_text as text_codes
+from xlapy.base.error_codes.formats import bytecode as codes
+from xlapy.base.error_codes.formats import stablehlo_text as text_codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader, elements

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from array import array
 
-from xlapy.base.error_codes import bytecode as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.base.errors import BytecodeError
 
 _PADDING = 0xCB

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.base.errors import BytecodeError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.structs import FIELDS

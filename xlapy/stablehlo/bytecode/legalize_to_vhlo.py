@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PRED, S64
-from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.legalize_to_stablehlo import ALGORITHM, FLAGS, STRUCTS, Attributes

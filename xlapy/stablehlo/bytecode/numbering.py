@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import C64, C128, F64, PRED, S64, PrimitiveType
-from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.builtin import DYNAMIC

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlapy.base.element_types import S32
-from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import vhlo_properties
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader

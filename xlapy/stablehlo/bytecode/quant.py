@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from xlapy.base.element_types import F64, PrimitiveType
-from xlapy.base.error_codes import bytecode as bytecode_codes
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import bytecode as bytecode_codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader

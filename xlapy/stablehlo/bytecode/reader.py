@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from xlapy.base.error_codes import bytecode as codes
-from xlapy.base.error_codes import stablehlo_text as text_codes
+from xlapy.base.error_codes.formats import bytecode as codes
+from xlapy.base.error_codes.formats import stablehlo_text as text_codes
 from xlapy.base.errors import BytecodeError, UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import builtin, bytecode_file, quant, shardy, stablehlo, vhlo

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlapy.base.element_types import ALL_TYPES, S32
-from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode.attribute_type_reader import DialectReader

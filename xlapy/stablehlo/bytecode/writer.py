@@ -8,7 +8,7 @@ Source: MLIR's BytecodeFormat.md.
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import bytecode as codes
+from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.bytecode import bytecode_file, reader

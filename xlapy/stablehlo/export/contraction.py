@@ -6,7 +6,7 @@ import re
 
 from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import stablehlo_export as codes
+from xlapy.base.error_codes.formats import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import Precision

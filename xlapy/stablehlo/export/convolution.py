@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from xlapy import opcodes
-from xlapy.base.error_codes import stablehlo_export as codes
+from xlapy.base.error_codes.formats import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.contraction import Algorithm

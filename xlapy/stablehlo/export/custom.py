@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlapy import opcodes
-from xlapy.base.error_codes import stablehlo_export as codes
+from xlapy.base.error_codes.formats import stablehlo_export as codes
 from xlapy.base.errors import ParseError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape

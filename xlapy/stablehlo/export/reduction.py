@@ -8,7 +8,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32
-from xlapy.base.error_codes import stablehlo_export as codes
+from xlapy.base.error_codes.formats import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import Window

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.literal import Literal
 from xlapy.hlo.instruction import Instruction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.base.error_codes import stablehlo_export as codes
+from xlapy.base.error_codes.formats import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo.export.core.block_builder import BlockBuilder

@@ -6,8 +6,8 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.element_types import BF16, F8E4M3FN, F16, F32, F64, S64, PrimitiveType
-from xlapy.base.error_codes import stablehlo_import as codes
-from xlapy.base.error_codes import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.codecs import Attributes

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, S32
-from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation

@@ -11,7 +11,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array
-from xlapy.base.error_codes import convolution as codes
+from xlapy.base.error_codes.operations import convolution as codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import ConvDimensions, Window

@@ -11,8 +11,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32, Array
-from xlapy.base.error_codes import stablehlo_import as codes
-from xlapy.base.error_codes import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, PrimitiveType
-from xlapy.base.error_codes import stablehlo_import as codes
-from xlapy.base.error_codes import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
-from xlapy.base.error_codes import stablehlo_import as codes
-from xlapy.base.error_codes import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import stablehlo_operations as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension, SliceRanges

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation

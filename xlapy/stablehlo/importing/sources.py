@@ -8,7 +8,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED
-from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.element_types import U32
-from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape

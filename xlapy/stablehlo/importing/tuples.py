@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.base.error_codes import values as codes
+from xlapy.base.error_codes.structure import values as codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.stablehlo import ir

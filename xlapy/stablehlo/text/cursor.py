@@ -11,8 +11,8 @@ from bisect import bisect_right
 from typing import ClassVar
 
 from xlapy.base.cursor import Cursor
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 
 BLANK = r"[ \t\r\n]*+(?://[^\r\n]*+[ \t\r\n]*+)*+"
 """Matches blanks and comments, possibly none."""

@@ -17,9 +17,9 @@ import numpy as np
 
 from xlapy.base.cursor import integer_from_text
 from xlapy.base.element_types import Array, PrimitiveType
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import stablehlo_text as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.rounding import round_to
 from xlapy.stablehlo import ir

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MlirCursor
 

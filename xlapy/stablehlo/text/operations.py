@@ -17,8 +17,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.attributes import AttributeParser
 from xlapy.stablehlo.text.cursor import BLANK, NAME, MlirCursor

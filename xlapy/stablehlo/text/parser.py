@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlapy.base.cursor import check_characters
-from xlapy.base.error_codes import hlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as codes
 from xlapy.base.errors import ParseError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.attributes import AttributeParser

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array, PrimitiveType
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.print_types import element_text, type_text

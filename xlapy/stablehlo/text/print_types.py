@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.types import ELEMENTS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.stablehlo.text.cursor import MlirCursor
 
 _OPENING = re.compile(r"\{-#", re.ASCII)

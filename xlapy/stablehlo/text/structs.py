@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from xlapy.base.cursor import integer_from_text
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import MlirCursor
 

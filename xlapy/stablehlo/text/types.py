@@ -14,8 +14,8 @@ from typing import Any, ClassVar, TypeVar
 
 from xlapy.base.cursor import integer_from_text
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.base.errors import ShapeError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.cursor import NAME, MlirCursor

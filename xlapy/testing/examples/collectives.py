@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xlapy.base.error_codes import collectives as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import collectives as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.testing.examples.example import NO_MLIR, Example, Refusal, Violation
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB
 

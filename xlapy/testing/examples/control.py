@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import control as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import control as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.testing.examples.example import Example, Refusal, Violation
 
 _ASYNC_ON_CPU = "XLA:CPU does not run asynchronous calls"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import contraction as contraction_codes
-from xlapy.base.error_codes import convolution as codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import contraction as contraction_codes
+from xlapy.base.error_codes.operations import convolution as codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.testing.examples.example import Example, Refusal, Violation
 
 EXAMPLES = [

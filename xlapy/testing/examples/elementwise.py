@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from xlapy import opcodes
-from xlapy.base.error_codes import elementwise as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import elementwise as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.testing.examples.example import NO_MLIR, Example, Refusal
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB
 

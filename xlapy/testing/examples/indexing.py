@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import indexing as codes
-from xlapy.base.error_codes import movement as movement_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import reduction as reduction_codes
+from xlapy.base.error_codes.operations import indexing as codes
+from xlapy.base.error_codes.operations import movement as movement_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import reduction as reduction_codes
 from xlapy.testing.examples.example import Example, Refusal, Violation
 
 EXAMPLES = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import movement as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import movement as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.testing.examples.example import Example, Refusal
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB
 

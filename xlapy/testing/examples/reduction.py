@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import attributes as attributes_codes
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import reduction as codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import reduction as codes
 from xlapy.testing.examples.example import Example, Refusal, Violation
 from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import reduction as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations import reduction as codes
 from xlapy.testing.examples.example import Example, Refusal
 
 EXAMPLES = [

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import modules as modules_codes
-from xlapy.base.error_codes import movement as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import movement as codes
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import modules as modules_codes
 from xlapy.testing.examples.example import Example, Refusal
 
 EXAMPLES = [

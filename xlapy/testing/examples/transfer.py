@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import collectives as codes
-from xlapy.base.error_codes import operands as shared
+from xlapy.base.error_codes.operations import collectives as codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.testing.examples.example import Example, Refusal
 
 _HOST = "jaxlib's client has no infeed, outfeed or channels"

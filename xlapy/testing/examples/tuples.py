@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import movement as codes
-from xlapy.base.error_codes import values as values_codes
+from xlapy.base.error_codes.operations import movement as codes
+from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.testing.examples.example import Example, Refusal
 
 EXAMPLES = [

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.debugging.bisecting import BisectResult, BisectSettings
 from xlapy.debugging.bisecting import bisect as search

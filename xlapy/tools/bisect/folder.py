@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.debugging.bisecting import BisectResult, BisectSettings
 from xlapy.runtime.engine.arguments import leaves

@@ -19,7 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.runtime import Client, Executable
 from xlapy.tools.demo.digits import CLASSES, HIDDEN, PIXELS, SHAPES, predictor, training_step

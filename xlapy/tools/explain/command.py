@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import click
 
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import Compiled, passes
 from xlapy.cpu.program.memory_report import timeline_lines

@@ -20,7 +20,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.debugging.fuzzing.campaign import Fault, Report, Settings
 from xlapy.debugging.fuzzing.differential import Verdict

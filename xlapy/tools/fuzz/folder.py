@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.debugging.fuzzing.campaign import Finding, Settings
 from xlapy.runtime.engine.arguments import leaves

@@ -14,8 +14,8 @@ from typing import Any
 import click
 import numpy as np
 
-from xlapy.base.error_codes import commands as codes
-from xlapy.base.error_codes import running as running_codes
+from xlapy.base.error_codes.execution import running as running_codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime import Executable, platform_names

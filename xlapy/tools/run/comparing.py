@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.debugging.first_difference import Comparison, Difference, compare_with_interpreter
 from xlapy.debugging.fuzzing.implementations import find_implementation, plain

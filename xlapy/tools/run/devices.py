@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from xlapy import opcodes
-from xlapy.base.error_codes import commands as command_codes
-from xlapy.base.error_codes import devices as codes
+from xlapy.base.error_codes.execution import devices as codes
+from xlapy.base.error_codes.interfaces import commands as command_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime import Client, Executable

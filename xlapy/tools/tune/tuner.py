@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.codegen.strategies import Choice
 from xlapy.codegen.tuning import NO_TUNED_PLANS, TunedKernel, TunedPlans, plans_for

@@ -15,7 +15,7 @@ import pytest
 import xlapy as xla
 from tests.cpu.instruction_sets import ISAS, limited_to
 from tests.raising import raises
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.codegen.region import region_of
 from xlapy.codegen.strategies import choose_plan, emit_kernels
 from xlapy.codegen.target import Target

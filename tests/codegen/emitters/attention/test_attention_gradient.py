@@ -15,7 +15,7 @@ import xlapy as xla
 from tests.codegen.emitters.attention.test_attention import causal, inputs, kernels, kernels_of, lowered, masked, normal
 from tests.cpu.instruction_sets import ISAS, limited_to
 from tests.raising import raises
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.codegen.emitters.attention import gradient_strategy
 from xlapy.cpu.compiler import compile_module
 from xlapy.testing.program_tolerance import program_tolerance

@@ -11,7 +11,7 @@ import pytest
 
 import xlapy as xla
 from tests.raising import raises
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.codegen.emitters.convolution.geometry import ConvolutionGeometry
 from xlapy.codegen.emitters.convolution.winograd_blocks import PRODUCTS, WinogradBlocks, preferred_blocks
 from xlapy.codegen.region import region_of

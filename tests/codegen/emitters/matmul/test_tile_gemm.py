@@ -14,7 +14,7 @@ from tests.codegen.emitters.matmul.test_dot import dot_text, product
 from tests.codegen.emitters.matmul.test_term_groups import DTYPES, exact_product, operands, random_array
 from tests.cpu.instruction_sets import compile_for, limited_to, stages_for
 from tests.raising import raises
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.codegen.plan import KernelPlan
 from xlapy.codegen.region import region_of

@@ -15,8 +15,8 @@ from tests.interpreter.runners.replica import module
 from tests.raising import raises
 from tests.threads import run_in_threads
 from xlapy.base import flags
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import running as codes
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.base.flags import Flags
 from xlapy.cpu.compiler import compile_module

@@ -12,8 +12,8 @@ from tests.cpu.llvm.test_rendezvous import leaves
 from tests.interpreter.runners.replica import module
 from tests.interpreter.test_transfer import BRANCHES, CHOICE, PLAIN, exchange
 from tests.raising import raises
-from xlapy.base.error_codes import running as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.compiler import compile_module
 from xlapy.cpu.program.thunks import CallbackThunk, TransferThunk, walk_thunks

@@ -11,7 +11,7 @@ from __future__ import annotations
 import llvmlite.binding as llvm
 
 from xlapy.base.concurrency.forking import register_lock
-from xlapy.base.error_codes import compiling as codes
+from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import UnsupportedError
 
 _lost: list[str] = []

@@ -20,7 +20,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32
-from xlapy.base.error_codes import passes as codes
+from xlapy.base.error_codes.compilation import passes as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit

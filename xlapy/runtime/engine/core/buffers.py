@@ -9,7 +9,7 @@ Responsible for who owns the memory of buffers. Must not know programs.
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import pjrt as codes
+from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.native.function import Function, free, native
 from xlapy.native.locks import LockWord, initialize_lock
 from xlapy.native.records import Final, Guarded, Lock, Owned, Record

@@ -12,9 +12,9 @@ Responsible for errors, events and waiting. Does not depend on what completes ev
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import running as codes
-from xlapy.base.error_codes.calls import DELETED_BUFFER
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.execution import running as codes
+from xlapy.base.error_codes.execution.calls import DELETED_BUFFER
 from xlapy.native.function import Function, Static, external, free, native
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED
 from xlapy.native.locks import fork_count

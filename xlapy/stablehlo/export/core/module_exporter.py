@@ -11,7 +11,7 @@ from typing import Any
 
 from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import stablehlo_export as codes
+from xlapy.base.error_codes.formats import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape

@@ -5,7 +5,7 @@ Arrays, tokens and buffers have a type. A tuple shape is converted leaf by leaf.
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import stablehlo_export as codes
+from xlapy.base.error_codes.formats import stablehlo_export as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.stablehlo import ir

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PRED, Array, PrimitiveType
-from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.importing.core.types import type_text

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array
-from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
 from xlapy.base.errors import ShapeError
 from xlapy.stablehlo import ir
 

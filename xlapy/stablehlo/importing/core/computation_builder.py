@@ -15,9 +15,9 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array, PrimitiveType
-from xlapy.base.error_codes import stablehlo_import as codes
-from xlapy.base.error_codes import stablehlo_operations as operation_codes
-from xlapy.base.error_codes import stablehlo_text as text_codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.formats import stablehlo_text as text_codes
 from xlapy.base.errors import ShapeError, UnsupportedError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape

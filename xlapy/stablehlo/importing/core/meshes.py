@@ -15,8 +15,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from xlapy.base.error_codes import stablehlo_import as codes
-from xlapy.base.error_codes import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.opcodes.attributes.codecs import int64_from_text

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlapy.base.error_codes import stablehlo_import as codes
-from xlapy.base.error_codes import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.layout import Layout
 from xlapy.base.program_shape import ProgramShape

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from xlapy import opcodes
-from xlapy.base.error_codes import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
 from xlapy.base.errors import ShapeError, UnsupportedError, XlaError
 from xlapy.base.literal import Literal
 from xlapy.base.program_shape import ProgramShape

@@ -21,8 +21,8 @@ from __future__ import annotations
 import functools
 
 from xlapy.base.element_types import BF16, PRED, S64, PrimitiveType
-from xlapy.base.error_codes import stablehlo_import as codes
-from xlapy.base.error_codes import stablehlo_text as text_codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_text as text_codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.stablehlo import ir

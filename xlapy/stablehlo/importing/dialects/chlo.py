@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from xlapy import opcodes
-from xlapy.base.error_codes import stablehlo_operations as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp, mathematics

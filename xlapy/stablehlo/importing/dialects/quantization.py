@@ -18,7 +18,7 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import S32, S64, PrimitiveType
-from xlapy.base.error_codes import stablehlo_operations as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction

@@ -13,10 +13,10 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import PRED, S64
-from xlapy.base.error_codes import operands as shared
-from xlapy.base.error_codes import stablehlo_import as codes
-from xlapy.base.error_codes import stablehlo_operations as operation_codes
-from xlapy.base.error_codes import stablehlo_text as text_codes
+from xlapy.base.error_codes.formats import stablehlo_import as codes
+from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.formats import stablehlo_text as text_codes
+from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.base.shape_fields import MAX_ARRAY_RANK
 from xlapy.hlo.instruction import Instruction

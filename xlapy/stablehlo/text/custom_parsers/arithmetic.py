@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from xlapy.base.element_types import PRED
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import I64, enum_case
 from xlapy.stablehlo.text.operations import CustomParser, OperationParser

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from xlapy.base.error_codes import hlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import finish_with_function_type, finish_with_types_of_operands
 from xlapy.stablehlo.text.operations import Argument, CustomParser, OperationParser, RegionStart, RegionStarts

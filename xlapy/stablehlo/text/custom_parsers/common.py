@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import hlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.elements import integers
 from xlapy.stablehlo.text.operations import OperationParser

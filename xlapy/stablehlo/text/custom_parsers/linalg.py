@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes import hlo_text as text_codes
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import (
     enum_case,

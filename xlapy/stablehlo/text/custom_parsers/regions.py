@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlapy.base.error_codes import stablehlo_text as codes
+from xlapy.base.error_codes.formats import stablehlo_text as codes
 from xlapy.stablehlo import ir
 from xlapy.stablehlo.text.custom_parsers.common import expect_assignment, finish_with_function_type, integer_list
 from xlapy.stablehlo.text.elements import integers

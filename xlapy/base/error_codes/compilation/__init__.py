@@ -1,0 +1,1 @@
+"""The codes of errors in compiling programs."""

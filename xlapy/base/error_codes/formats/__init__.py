@@ -1,0 +1,1 @@
+"""The codes of errors in texts and files of programs."""

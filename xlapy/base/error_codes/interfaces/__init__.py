@@ -1,0 +1,1 @@
+"""The codes of errors in the command line, files and the C API."""
