@@ -7,6 +7,7 @@ import numpy as np
 
 import xlapy as xla
 from xlapy import opcodes
+from xlapy.base.error_codes.operations.operands import SUPPORTED_OPERATION
 from xlapy.hlo import edit
 from xlapy.hlo.computation import is_parameter
 from xlapy.hlo.instruction import Instruction
@@ -65,7 +66,8 @@ def reduce(instruction: Instruction, operand: str, initial: str) -> str:
     functions = {opcodes.ADD: "np.add", opcodes.MAXIMUM: "np.maximum", opcodes.MULTIPLY: "np.multiply"}
     if body.op not in functions or not all(map(is_parameter, body.operands)):
         raise xla.errors.UnsupportedError(
-            f"{instruction.name} (reduce): numpy supports reductions by add, maximum and multiply only"
+            SUPPORTED_OPERATION,
+            f"{instruction.name} (reduce): numpy supports reductions by add, maximum and multiply only",
         )
     axes = tuple(instruction.attributes.dimensions)
     return f"{functions[body.op]}.reduce({operand}, axis={axes}, initial={initial}[()])"
@@ -99,7 +101,9 @@ def check_types(module: Module) -> None:
         for _, leaf in instruction.shape.leaves():
             if not leaf.is_array or leaf.is_dynamic or leaf.element_type.name not in ("F32", "F64"):
                 what = f"{instruction.name} ({instruction.op.name}) of shape {leaf.to_text(layout=False)}"
-                raise xla.errors.UnsupportedError(f"numpy supports f32 and f64 of static dimensions only, not {what}")
+                raise xla.errors.UnsupportedError(
+                    SUPPORTED_OPERATION, f"numpy supports f32 and f64 of static dimensions only, not {what}"
+                )
 
 
 def source(module: Module) -> str:
@@ -134,7 +138,7 @@ class NumpyProgram(BasicProgram):
     ) -> Value:
         if observer is not None:
             raise xla.errors.UnsupportedError(
-                "numpy cannot report the values of single instructions: use the interpreter"
+                SUPPORTED_OPERATION, "numpy cannot report the values of single instructions: use the interpreter"
             )
         with np.errstate(all="ignore"):
             return self.run(arguments)

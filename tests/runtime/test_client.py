@@ -11,6 +11,7 @@ import xlapy as xla
 from tests.raising import raises
 from tests.tools.programs import AXPY, COUNT_TO_3
 from xlapy import ops
+from xlapy.base.error_codes.compilation.compiling import LOWERED_INSTRUCTION
 from xlapy.base.error_codes.execution import calls as calls_codes
 from xlapy.base.error_codes.execution import devices as codes
 from xlapy.base.error_codes.operations import operands as operands_codes
@@ -115,7 +116,7 @@ def test_the_default_platform_falls_back_to_the_interpreter(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     def refuse(*_: object, **__: object) -> None:
-        raise xla.errors.UnsupportedError("sum (add) does not run here")
+        raise xla.errors.UnsupportedError(LOWERED_INSTRUCTION, "sum (add) does not run here")
 
     monkeypatch.setattr(cpu.CpuBackend, "compile", refuse)
     with caplog.at_level("INFO", "xlapy"):

@@ -203,11 +203,11 @@ class Cursor:
         found = _NEXT_TOKEN.match(self.text, self.skip())
         return repr(found[0][:_MAX_SHOWN_CHARACTERS]) if found else "the end of the text"
 
-    def fail(self, code: ErrorCode | str, message: str | None = None) -> NoReturn:
+    def fail(self, code: ErrorCode, message: str) -> NoReturn:
         """Raises ParseError at the next token."""
         self.fail_at(self.skip(), code, message)
 
-    def fail_at(self, position: int, code: ErrorCode | str, message: str | None = None) -> NoReturn:
+    def fail_at(self, position: int, code: ErrorCode, message: str) -> NoReturn:
         """Raises ParseError at `position`."""
         raise ParseError.at(self.text, position, code, message)
 

@@ -6,7 +6,7 @@ shapes or instructions.
 
 from __future__ import annotations
 
-from xlapy.base.error_codes.code import UNCLASSIFIED, ErrorCode
+from xlapy.base.error_codes.code import ErrorCode
 
 _MAX_EXCERPT_COLUMNS = 160
 """Longest excerpt of a source line in a message."""
@@ -24,9 +24,10 @@ class XlaError(Exception):
     code: ErrorCode
     message: str
 
-    def __init__(self, code: ErrorCode | str, message: str | None = None) -> None:
-        self.code, self.message = _coded(code, message)
-        super().__init__(_with_code(self.message, self.code))
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        self.code = code
+        self.message = _truncated(message.removesuffix(f" [{code}]"))
+        super().__init__(f"{self.message} [{code}]")
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.code, self.message)
@@ -106,8 +107,8 @@ class ParseError(XlaError):
 
     def __init__(
         self,
-        code: ErrorCode | str,
-        message: str | None = None,
+        code: ErrorCode,
+        message: str,
         *,
         offset: int = 0,
         line: int = 1,
@@ -122,8 +123,7 @@ class ParseError(XlaError):
         self.source_line = source_line
         self.filename = filename
         position = f"{filename or '<text>'}:{line}:{column}"
-        shown = _with_code(self.message, self.code)
-        self.args = (f"{position}: {shown}\n{_excerpt(source_line, column)}",)
+        self.args = (f"{position}: {self.message} [{code}]\n{_excerpt(source_line, column)}",)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore_parse_error, (
@@ -141,8 +141,8 @@ class ParseError(XlaError):
         cls,
         text: str,
         offset: int,
-        code: ErrorCode | str,
-        message: str | None = None,
+        code: ErrorCode,
+        message: str,
         filename: str | None = None,
     ) -> ParseError:
         """The error at character `offset` of `text`; an offset outside the text is moved to its start or end."""
@@ -177,18 +177,6 @@ def _truncated(message: str) -> str:
         return message
     half = _MAX_MESSAGE_CHARACTERS // 2
     return f"{message[:half]} ... [{len(message) - 2 * half} characters left out] ... {message[-half:]}"
-
-
-def _coded(code: ErrorCode | str, message: str | None) -> tuple[ErrorCode, str]:
-    """Returns the code and the message without its code."""
-    if message is None:
-        code, message = UNCLASSIFIED, code
-    assert isinstance(code, ErrorCode)
-    return code, _truncated(message.removesuffix(f" [{code}]"))
-
-
-def _with_code(message: str, code: ErrorCode) -> str:
-    return message if code is UNCLASSIFIED else f"{message} [{code}]"
 
 
 def _restore_parse_error(

@@ -85,7 +85,7 @@ class _LiteralParser(Cursor):
         self.expect_end("literal")
         return literal
 
-    def fail_at(self, position: int, code: ErrorCode | str, message: str | None = None) -> NoReturn:
+    def fail_at(self, position: int, code: ErrorCode, message: str) -> NoReturn:
         """Raises ParseError at a position of the text with its comments."""
         raise ParseError.at(self.original, position, code, message)
 

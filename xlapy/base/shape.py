@@ -40,9 +40,8 @@ _MAX_CACHED_CHARACTERS = 64
 
 _set = object.__setattr__
 Ints: TypeAlias = tuple[int, ...]
-Bools: TypeAlias = tuple[bool, ...]
 Shapes: TypeAlias = "tuple[Shape, ...]"
-Leaf: TypeAlias = "tuple[tuple[int, ...], Shape]"
+Leaf: TypeAlias = "tuple[Ints, Shape]"
 
 
 @checked_class
@@ -50,12 +49,12 @@ class Shape:
     """An immutable shape, made by `array`, `scalar`, `tuple`, `token`, `opaque`, `buffer`, `of` or `parse`.
 
     element_type: TUPLE, TOKEN, OPAQUE_TYPE or BUFFER if the shape is not an array. dimensions: sizes in elements; the
-    bound of a dynamic dimension, or UNBOUNDED. dynamic_dimensions: one bool per dimension. layout: None if not
-    assigned. tuple_shapes: the shapes of a tuple's elements. buffer_shape: the shape of the array that a buffer holds.
-    node_count: 1, plus those of a tuple's elements. `==` compares layouts, too; `compatible` does not.
+    bound of a dynamic dimension, or UNBOUNDED. dynamic_dimensions: one bool each. layout: None if not assigned.
+    tuple_shapes: shapes of a tuple's elements. buffer_shape: shape of the array in a buffer. node_count: 1, plus those
+    of a tuple's elements. `==` compares layouts, too; `compatible` does not.
 
-    >>> xla.Shape.parse("f32[2,3]"), xla.Shape.parse("f32[2,3]").dimensions
-    (Shape.parse('f32[2,3]{1,0}'), (2, 3))
+    >>> xla.Shape.parse("f32[2,3]")
+    Shape.parse('f32[2,3]{1,0}')
     """
 
     __slots__ = (
@@ -76,7 +75,7 @@ class Shape:
 
     element_type: PrimitiveType
     dimensions: Ints
-    dynamic_dimensions: Bools
+    dynamic_dimensions: _tuple[bool, ...]
     layout: Layout | None
     tuple_shapes: Shapes
     buffer_shape: Shape | None
@@ -486,16 +485,15 @@ def _read_tuple(cursor: Cursor, depth: int, start: int) -> Shape:
 
 def _read_array(cursor: Cursor, element_type: PrimitiveType, start: int) -> Shape:
     sizes, dynamic = read_sizes(cursor)
+    if sizes and not element_type.is_array:
+        cursor.fail_at(start, codes.ARRAY_SHAPE, f"{element_type} takes no dimensions")
     if not element_type.is_array:
-        if sizes:
-            cursor.fail_at(start, codes.ARRAY_SHAPE, f"{element_type} takes no dimensions")
         return _TOKEN if element_type is TOKEN else _OPAQUE
     layout = read_layout(cursor, len(sizes)) if layout_follows(cursor) else DEFAULT
     return _make_or_fail(cursor, start, lambda: Shape.array(element_type, sizes, dynamic, layout))
 
 
 def _make_or_fail(cursor: Cursor, start: int, make: Callable[[], Shape]) -> Shape:
-    """The shape that `make` returns; its ShapeError becomes a ParseError at `start`."""
     try:
         return make()
     except ShapeError as error:

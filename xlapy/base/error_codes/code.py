@@ -83,10 +83,6 @@ _SUFFIX = re.compile(r" \[(E\d{4})\]$")
 _CODES: dict[str, ErrorCode] = {}
 """The codes whose modules are imported."""
 
-UNCLASSIFIED = ErrorCode(
-    "E0000", "An error belongs to a rule.", remedy="Please report it.", why_no_example="no error has this code"
-)
-
 
 class CodeFamily(NamedTuple):
     """The codes of one module of this package, by the names of their constants."""

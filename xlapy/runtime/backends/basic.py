@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.module import Module
 from xlapy.interpreter.checks import NO_CHECKS, Checks
@@ -54,7 +55,7 @@ class BasicProgram(ABC):
 
     def serialize(self) -> bytes:
         """Raises `UnsupportedError`."""
-        raise UnsupportedError("programs of this platform are not serialized")
+        raise UnsupportedError(codes.SERIALIZABLE_PROGRAM, "programs of this platform are not serialized")
 
 
 class BasicBackend(ABC):
@@ -78,16 +79,20 @@ class BasicBackend(ABC):
     ) -> Program:
         """Returns the program of `compile_module`. Raises `UnsupportedError` for checks and for a file of plans."""
         if checks:
-            raise UnsupportedError(f"{self.name} does not check for NaN or infinities: the interpreter and cpu do")
+            raise UnsupportedError(
+                codes.PLATFORM_OPTION, f"{self.name} does not check for NaN or infinities: the interpreter and cpu do"
+            )
         if tuning_file is not None:
-            raise UnsupportedError(f"{self.name} has no plans of kernels that {tuning_file} could set")
+            raise UnsupportedError(
+                codes.PLATFORM_OPTION, f"{self.name} has no plans of kernels that {tuning_file} could set"
+            )
         return self.compile_module(module)
 
     def load(
         self, serialized: bytes, source: LazyModule, partition_count: int = 1, donated: Sequence[DonatedLeaf] = ()
     ) -> Program:
         """Raises `UnsupportedError`."""
-        raise UnsupportedError(f"programs of {self.name} are not serialized")
+        raise UnsupportedError(codes.SERIALIZABLE_PROGRAM, f"programs of {self.name} are not serialized")
 
     def trim(self) -> int:
         """There is no cached memory."""

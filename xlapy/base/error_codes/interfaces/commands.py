@@ -24,6 +24,12 @@ SERIALIZABLE_PROGRAM = ErrorCode(
         xla.Client("interpreter").compile(text).serialize()
     """,
 )
+PLATFORM_OPTION = ErrorCode(
+    "E7015",
+    "The options of `compile` are ones that the platform has.",
+    remedy="Leave the option out, or compile for cpu or the interpreter.",
+    why_no_example="the platforms of xlapy have all options; back ends of other packages may lack some",
+)
 SERIALIZED_BYTES = ErrorCode(
     "E7011",
     "A serialized program, or a file of the compile cache, holds the parts that its header describes.",
