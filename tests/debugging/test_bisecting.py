@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from tests.raising import raises
+<<<<<<< HEAD
 from xlapy.base.error_codes.interfaces import commands as codes
+=======
+from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.compiling import ASYNC_HALF, LOWERED_INSTRUCTION
+from xlapy.base.error_codes.operands import RESULT_SHAPE
+>>>>>>> 83601c1f (Tests of bisecting and elided constants assert the codes of errors)
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.cpu.compiler import passes
 from xlapy.debugging.bisecting import BisectResult, BisectSettings, FaultKind, bisect
@@ -95,13 +101,13 @@ def test_a_pass_that_changes_the_result_in_a_later_run(loaded):
 @pytest.mark.parametrize(
     ("how", "kind", "message"),
     [
-        ("raise", FaultKind.RAISES, "InvalidArgumentError: no subtractions, please"),
-        ("die", FaultKind.DIES, "died by SIGSEGV: it said nothing"),
-        ("hang", FaultKind.HANGS, "no answer within 2 seconds"),
+        ("raise", FaultKind.RAISES, f"InvalidArgumentError: no subtractions, please [{LOWERED_INSTRUCTION}]"),
+        ("die", FaultKind.DIES, f"died by SIGSEGV: it said nothing [{codes.WORKER}]"),
+        ("hang", FaultKind.HANGS, f"no answer within 2 seconds [{codes.WORKER}]"),
         (
             "break",
             FaultKind.BREAKS,
-            "main: d (subtract): subtract of (f32[4], f32[4]) has shape f32[4], declared f32[3]",
+            f"main: d (subtract): subtract of (f32[4], f32[4]) has shape f32[4], declared f32[3] [{RESULT_SHAPE}]",
         ),
     ],
 )
@@ -165,7 +171,9 @@ def test_code_generation_ends_the_process(loaded):
 def test_a_pass_that_creates_an_instruction_without_code(loaded):
     finding = run_bisect(loads=loaded("refused_code.py"))
     assert finding.fault is not None and finding.fault.kind is FaultKind.REFUSED and finding.position is None
-    assert finding.fault.message == "UnsupportedError: later (copy-start) runs on cpu only together with its other half"
+    assert finding.fault.message == (
+        f"UnsupportedError: later (copy-start) runs on cpu only together with its other half [{ASYNC_HALF}]"
+    )
     (note,) = finding.notes
     assert note.startswith("later is made by pass run ") and ": defer at position " in note
 

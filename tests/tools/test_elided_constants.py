@@ -57,8 +57,8 @@ def test_commands(
     assert WARNING in capsys.readouterr().err
     assert invoke([*words, "--elided-constants=refuse"]) == 1
     assert capsys.readouterr().err == (
-        "xlapy: c is written {...}, so its elements are unknown; print the program with all constants in full "
-        "(print_large_constants=True)\n"
+        "xlapy: c (constant) is written {...}, so its elements are unknown; print the program with "
+        f"print_large_constants=True [{codes.ELIDED_CONSTANT}]\n"
     )
 
 
