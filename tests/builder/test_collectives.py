@@ -9,7 +9,7 @@ import pytest
 
 from tests import xla_reference
 from tests.builder.programs import instruction_texts, listing, opcode_names, parameters
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import ops
 from xlapy.base import Layout, Shape, ShapeError
 from xlapy.base.error_codes.building import builder as builder_codes
@@ -86,7 +86,7 @@ class TestAllGather:
             (lambda x: ops.all_gather(ops.tuple(x.builder, ()), 0, 2), (builder_codes.COLLECTIVE_OPERANDS,)),
         ],
     )
-    def test_refused(self, call: Callable[[XlaOp], XlaOp], wanted: Expected) -> None:
+    def test_refused(self, call: Callable[[XlaOp], XlaOp], wanted: Wanted) -> None:
         (x,) = parameters("f32[2]")
         with raises(BuilderError, *wanted, "test_collectives.py", "all-gather"):
             call(x)
@@ -192,7 +192,7 @@ class TestReduceScatter:
             (0, 0, (builder_codes.POSITIVE_COUNT, "shard_count")),
         ],
     )
-    def test_refused(self, dimension: int, count: int, wanted: Expected) -> None:
+    def test_refused(self, dimension: int, count: int, wanted: Wanted) -> None:
         (x,) = parameters("f32[8]")
         with raises(ShapeError, *wanted):
             ops.reduce_scatter(x, reducer(), dimension, count)
@@ -301,7 +301,7 @@ class TestAllToAll:
             ("(f32[4])", (0, 0, 2), (shared.ARRAY_OPERAND, "operand 0", "(f32[4])")),
         ],
     )
-    def test_refused(self, shape: str, arguments: tuple[int, ...], wanted: Expected) -> None:
+    def test_refused(self, shape: str, arguments: tuple[int, ...], wanted: Wanted) -> None:
         (x,) = parameters(shape)
         for function in (ops.all_to_all, ops.all_to_all_tuple):
             with raises(ShapeError, *wanted):

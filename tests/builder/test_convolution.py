@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.builder.programs import evaluate, listing, opcode_names, parameters
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.error_codes.building import builder as builder_codes
@@ -116,7 +116,7 @@ def test_values() -> None:
         (([1], "VALID", 2, 2), (codes.GROUP_COUNTS,)),
     ],
 )
-def test_refusals_name_the_callers_line(arguments: tuple[Any, ...], wanted: Expected) -> None:
+def test_refusals_name_the_callers_line(arguments: tuple[Any, ...], wanted: Wanted) -> None:
     x, y = parameters("f32[2,3,8]", "f32[4,3,3]")
     with raises(ShapeError, *wanted, "test_convolution.py"):
         ops.conv(x, y, *arguments)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.builder.programs import evaluate, listing, opcode_names, parameters
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import opcodes, ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.element_types import U16
@@ -78,7 +78,7 @@ class TestBroadcastInDim:
             ([1, 3], [0, 1], (builder_codes.COMPATIBLE_SIZES, "dimension 0", "size 2")),
         ],
     )
-    def test_refused(self, sizes: list[int], dimensions: list[int], wanted: Expected) -> None:
+    def test_refused(self, sizes: list[int], dimensions: list[int], wanted: Wanted) -> None:
         (x,) = parameters("f32[2,3]")
         with raises(ShapeError, *wanted, "broadcast_in_dim"):
             ops.broadcast_in_dim(x, sizes, dimensions)
@@ -195,7 +195,7 @@ class TestSlice:
             ((["a"], [2]), (builder_codes.LIST_OF_INTEGERS, "start_indices", "['a']")),
         ],
     )
-    def test_refused(self, arguments: tuple[list[int], ...], wanted: Expected) -> None:
+    def test_refused(self, arguments: tuple[list[int], ...], wanted: Wanted) -> None:
         (x,) = parameters("f32[4]")
         with raises(ShapeError, *wanted):
             ops.slice(x, *arguments)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.builder.programs import evaluate, opcode_names, parameters
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base import ShapeError
 from xlapy.base.error_codes.building import builder as codes
 from xlapy.base.error_codes.operations import operands as shared
@@ -213,7 +213,7 @@ class TestIndexing:
             (slice("a", None), (codes.INDEX_KIND,)),
         ],
     )
-    def test_refused(self, index: Any, wanted: Expected) -> None:
+    def test_refused(self, index: Any, wanted: Wanted) -> None:
         (x,) = parameters("s32[2,3,4]")
         with raises(BuilderError, *wanted):
             x[index]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base import ShapeError
 from xlapy.base.error_codes.building import builder as codes
 from xlapy.base.error_codes.operations import attributes as attributes_codes
@@ -62,6 +62,6 @@ def test_names_and_pairs() -> None:
         (([10], [3], [0], "VALID"), (attributes_codes.WINDOW_POSITIVE, "window dimension 0")),
     ],
 )
-def test_refusals(arguments: tuple[Any, ...], wanted: Expected) -> None:
+def test_refusals(arguments: tuple[Any, ...], wanted: Wanted) -> None:
     with raises(ShapeError, *wanted):
         make_padding(*arguments)

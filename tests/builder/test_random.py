@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builder.programs import instruction_texts, parameters
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.element_types import S8
@@ -75,7 +75,7 @@ def test_bits_are_as_wide_as_the_elements(shape: str, bits: str) -> None:
         ("u64[2]", "(f32[2])", (shared.ELEMENT_TYPE, "(f32[2])")),
     ],
 )
-def test_bits_refused(state: str, shape: str, wanted: Expected) -> None:
+def test_bits_refused(state: str, shape: str, wanted: Wanted) -> None:
     (s,) = parameters(state)
     with raises(ShapeError, *wanted, "rng-bit-generator"):
         ops.rng_bit_generator(RandomAlgorithm.PHILOX, s, Shape.parse(shape))

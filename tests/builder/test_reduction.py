@@ -10,7 +10,7 @@ import pytest
 
 import xlapy.interpreter.reduction  # noqa: F401  (registers the rules)
 from tests.builder.programs import evaluate, listing, opcode_names, parameters
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.error_codes.building import builder as builder_codes
@@ -43,7 +43,7 @@ def larger() -> XlaComputation:
     return computation("larger", ["f32[]", "s32[]", "f32[]", "s32[]"], make)
 
 
-def refused(wanted: Expected, call: Callable[..., Any], *arguments: Any, **named: Any) -> None:
+def refused(wanted: Wanted, call: Callable[..., Any], *arguments: Any, **named: Any) -> None:
     with raises(BuilderError, *wanted, "test_reduction.py"):
         call(*arguments, **named)
 

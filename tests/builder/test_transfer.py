@@ -8,7 +8,7 @@ import pytest
 
 from tests import xla_reference
 from tests.builder.programs import instruction_texts, opcode_names, parameters
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import ops
 from xlapy.base import Shape, ShapeError
 from xlapy.base.error_codes.building import builder as codes
@@ -170,7 +170,7 @@ class TestSendAndRecv:
             (lambda x, k: ops.recv_from_host(k, VECTOR, AMONG_DEVICES), (codes.CHANNEL_HANDLE,)),
         ],
     )
-    def test_refused(self, call: Callable[[XlaOp, XlaOp], XlaOp], wanted: Expected) -> None:
+    def test_refused(self, call: Callable[[XlaOp, XlaOp], XlaOp], wanted: Wanted) -> None:
         x, token = parameters("f32[3]", "token[]")
         with raises(BuilderError, *wanted):
             call(x, token)

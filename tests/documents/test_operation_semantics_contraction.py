@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.documents.examples import Array, built, check, counted, evaluate, f32, shape
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.element_types import PrimitiveType
@@ -114,7 +114,7 @@ class TestDotGeneral:
             ),
         ],
     )
-    def test_paired_sizes_must_agree(self, build: Build, wanted: Expected) -> None:
+    def test_paired_sizes_must_agree(self, build: Build, wanted: Wanted) -> None:
         with raises(ShapeError, *wanted):
             shape(build, "f32[2,3]", "f32[5,4]")
 
@@ -284,7 +284,7 @@ class TestGroups:
             ),
         ],
     )
-    def test_refusals(self, lhs: str, rhs: str, groups: dict[str, int], wanted: Expected) -> None:
+    def test_refusals(self, lhs: str, rhs: str, groups: dict[str, int], wanted: Wanted) -> None:
         with raises(ShapeError, *wanted):
             shape(conv(1, **groups), lhs, rhs)
 

@@ -9,7 +9,7 @@ import pytest
 
 import xlapy as xla
 from tests.documents.examples import CLIENT, built, check, entry, evaluate, f32, function, pred, run, s32, shape
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import opcodes, ops
 from xlapy.base import ShapeError
 from xlapy.base.error_codes.operations import control as codes
@@ -286,7 +286,7 @@ class TestText:
             ("x = s32[2] parameter(0)\nROOT y = pred[2] is-finite(x)", (shared.ELEMENT_TYPE,)),
         ],
     )
-    def test_the_verifier_rejects_what_the_parser_accepts(self, body: str, wanted: Expected) -> None:
+    def test_the_verifier_rejects_what_the_parser_accepts(self, body: str, wanted: Wanted) -> None:
         text = entry(body)
         assert len(xla.parse_hlo(text, verify=False).entry_computation) == 2
         with raises(xla.errors.VerificationError, *wanted):

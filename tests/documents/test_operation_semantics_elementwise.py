@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.documents.examples import Array, built, check, evaluate, f32, pred, s32, same, shape, u32
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.error_codes.building import builder as builder_codes
@@ -330,7 +330,7 @@ class TestSelect:
             (("s32[]", "f32[2]", "f32[2]"), (shared.ELEMENT_TYPE,)),
         ],
     )
-    def test_refusals(self, shapes: tuple[str, ...], wanted: Expected) -> None:
+    def test_refusals(self, shapes: tuple[str, ...], wanted: Wanted) -> None:
         with raises(ShapeError, *wanted):
             shape(ops.select, *shapes)
 
@@ -404,7 +404,7 @@ class TestBitcastConvertType:
             ("(f16[])", "s16", (shared.ARRAY_OPERAND, "(f16[])")),
         ],
     )
-    def test_refusals(self, operand: str, to: str, wanted: Expected) -> None:
+    def test_refusals(self, operand: str, to: str, wanted: Wanted) -> None:
         with raises(ShapeError, *wanted):
             shape(bitcast(to), operand)
 
@@ -443,6 +443,6 @@ class TestReducePrecision:
             ((5, 10), "s32[]", (shared.ELEMENT_TYPE, "s32[]")),
         ],
     )
-    def test_refusals(self, bits: tuple[int, int], operand: str, wanted: Expected) -> None:
+    def test_refusals(self, bits: tuple[int, int], operand: str, wanted: Wanted) -> None:
         with raises(ShapeError, *wanted):
             shape(reduced(*bits), operand)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.documents.examples import Array, check, counted, evaluate, f32, function, s32, shape
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.error_codes.operations import indexing as codes
@@ -170,7 +170,7 @@ class TestGather:
             ([1, 4], {"offset_dims": [2]}, (shared.DIMENSION_NUMBER, "offset_dims", "[2]")),
         ],
     )
-    def test_refusals(self, slice_sizes: list[int], changes: dict[str, Any], wanted: Expected) -> None:
+    def test_refusals(self, slice_sizes: list[int], changes: dict[str, Any], wanted: Wanted) -> None:
         numbers = {"offset_dims": [1], "collapsed_slice_dims": [0], "start_index_map": [0], "index_vector_dim": 1}
         with raises(ShapeError, *wanted):
             shape(gathered(slice_sizes, **{**numbers, **changes}), "f32[9,4]", "s32[6]")
@@ -396,7 +396,7 @@ class TestScatter:
             ),
         ],
     )
-    def test_constraints(self, updates: str, changes: dict[str, Any], wanted: Expected) -> None:
+    def test_constraints(self, updates: str, changes: dict[str, Any], wanted: Wanted) -> None:
         with raises(ShapeError, *wanted):
             shape(scattered(**{**ROWS, **changes}), "f32[9,4]", "s32[6]", updates)
 

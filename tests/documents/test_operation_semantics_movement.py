@@ -10,7 +10,7 @@ import pytest
 
 import xlapy as xla
 from tests.documents.examples import Array, built, check, counted, entry, evaluate, f32, run, s32, shape, u32
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import opcodes, ops
 from xlapy.base import ShapeError
 from xlapy.base.error_codes.building import builder as builder_codes
@@ -35,7 +35,7 @@ B = f32([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]])
 """The matrix in the examples of Slice, DynamicSlice and DynamicUpdateSlice."""
 
 
-def refused(build: Build, *shapes: str, wanted: Expected) -> None:
+def refused(build: Build, *shapes: str, wanted: Wanted) -> None:
     with raises(ShapeError, *wanted):
         shape(build, *shapes)
 
@@ -251,7 +251,7 @@ class TestSlice:
             (0, 3, 0, (codes.SLICE_STRIDE, "0")),
         ],
     )
-    def test_refusals(self, start: int, limit: int, stride: int, wanted: Expected) -> None:
+    def test_refusals(self, start: int, limit: int, stride: int, wanted: Wanted) -> None:
         refused(lambda a: ops.slice(a, [start], [limit], [stride]), "f32[3]", wanted=wanted)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.documents.examples import Array, check, counted, evaluate, f32, function, pred, s32, shape
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.error_codes.operations import attributes as attributes_codes
@@ -127,7 +127,7 @@ class TestReduce:
             ),
         ],
     )
-    def test_refusals(self, shapes: tuple[str, str], dimensions: list[int], wanted: Expected) -> None:
+    def test_refusals(self, shapes: tuple[str, str], dimensions: list[int], wanted: Wanted) -> None:
         with raises(ShapeError, *wanted):
             shape(lambda x, init: ops.reduce(x, init, ADD, dimensions), *shapes)
 
@@ -252,7 +252,7 @@ class TestReduceWindow:
             ([2, 1], [1, 0], (attributes_codes.WINDOW_POSITIVE, "window dimension 1")),
         ],
     )
-    def test_refusals(self, sizes: list[int], strides: list[int], wanted: Expected) -> None:
+    def test_refusals(self, sizes: list[int], strides: list[int], wanted: Wanted) -> None:
         with raises(ShapeError, *wanted):
             shape(windows(ADD, 0, sizes, strides, "SAME"), "f32[4,6]")
 

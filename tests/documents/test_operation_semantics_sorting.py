@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.documents.examples import built, check, counted, evaluate, f32, function, s32, shape
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import ops
 from xlapy.base import ShapeError
 from xlapy.base.error_codes.operations import operands as shared
@@ -98,7 +98,7 @@ class TestSort:
             ),
         ],
     )
-    def test_refusals(self, build: Build, shapes: tuple[str, ...], wanted: Expected) -> None:
+    def test_refusals(self, build: Build, shapes: tuple[str, ...], wanted: Wanted) -> None:
         with raises(ShapeError, *wanted):
             shape(build, *shapes)
 
@@ -140,6 +140,6 @@ class TestTopK:
             ("f32[3]", -1, (codes.TOP_COUNT, "k -1")),
         ],
     )
-    def test_refusals(self, operand: str, k: int, wanted: Expected) -> None:
+    def test_refusals(self, operand: str, k: int, wanted: Wanted) -> None:
         with raises(ShapeError, *wanted):
             shape(lambda x: ops.top_k(x, k), operand)

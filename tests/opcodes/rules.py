@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base.errors import ShapeError
 from xlapy.base.hlo_cursor import HloCursor
 from xlapy.base.program_shape import ProgramShape
@@ -37,7 +37,7 @@ def accepts(op: OpDef, shape: str, *operands: str, calls: Sequence[str] = (), **
 
 
 def refused(
-    wanted: Expected, op: OpDef, shape: str | None, *operands: str, calls: Sequence[str] = (), **attributes: Any
+    wanted: Wanted, op: OpDef, shape: str | None, *operands: str, calls: Sequence[str] = (), **attributes: Any
 ) -> None:
     """Checks that inference (`shape` is None) or the check of the declared shape raises the wanted error."""
     with raises(ShapeError, *wanted):

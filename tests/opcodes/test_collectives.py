@@ -8,7 +8,7 @@ import pytest
 
 from tests import xla_reference
 from tests.opcodes.rules import accepts, field, inferred, read, refused, rewritten, written
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import opcodes
 from xlapy.base.error_codes.operations import attributes as attributes_codes
 from xlapy.base.error_codes.operations import collectives as codes
@@ -96,7 +96,7 @@ def test_replica_groups_as_jaxlib_prints_them(text: str, printed: str) -> None:
         ("8", (attributes_codes.ATTRIBUTE_FORM, "maximal_mesh[")),
     ],
 )
-def test_replica_groups_refused(text: str, wanted: Expected) -> None:
+def test_replica_groups_refused(text: str, wanted: Wanted) -> None:
     with raises(ParseError, *wanted):
         read(opcodes.ALL_REDUCE, "replica_groups", text)
 
@@ -168,7 +168,7 @@ def test_all_gather() -> None:
         ("f32[6]", ["f32[2]"], {"channel_id": 1, "replica_groups": TWO}, (codes.SHARD_COUNT,)),
     ],
 )
-def test_all_gather_refuses(shape: str, operands: list[str], attributes: dict[str, Any], wanted: Expected) -> None:
+def test_all_gather_refuses(shape: str, operands: list[str], attributes: dict[str, Any], wanted: Wanted) -> None:
     attributes = {"all_gather_dimension": 0, **attributes}
     refused(wanted, opcodes.ALL_GATHER, shape, *operands, **attributes)
 
@@ -204,7 +204,7 @@ def test_all_reduce() -> None:
         (GroupList(((1, 2),)), (codes.GROUP_IDS, "replica_groups", "{{1,2}}")),
     ],
 )
-def test_all_reduce_refuses_groups(groups: GroupList, wanted: Expected) -> None:
+def test_all_reduce_refuses_groups(groups: GroupList, wanted: Wanted) -> None:
     refused(wanted, opcodes.ALL_REDUCE, None, "f32[2]", calls=[ADD], replica_groups=groups)
 
 
@@ -216,7 +216,7 @@ def test_all_reduce_refuses_groups(groups: GroupList, wanted: Expected) -> None:
         (["(a: f32[]) -> f32[]"], (codes.COLLECTIVE_REDUCER, "(a: f32[]) -> f32[]")),
     ],
 )
-def test_all_reduce_refuses_reducers(calls: list[str], wanted: Expected) -> None:
+def test_all_reduce_refuses_reducers(calls: list[str], wanted: Wanted) -> None:
     refused(wanted, opcodes.ALL_REDUCE, None, "f32[2]", calls=calls)
 
 
@@ -277,7 +277,7 @@ def test_all_to_all() -> None:
         ),
     ],
 )
-def test_all_to_all_refuses(operands: list[str], attributes: dict[str, Any], wanted: Expected) -> None:
+def test_all_to_all_refuses(operands: list[str], attributes: dict[str, Any], wanted: Wanted) -> None:
     refused(wanted, opcodes.ALL_TO_ALL, None, *operands, replica_groups=TWO, **attributes)
 
 
@@ -392,7 +392,7 @@ def test_collective_permute_of_slices() -> None:
         (((0, 1, 2),), (codes.PERMUTATION_PAIRS, "source_target_pairs", "[0, 1, 2]")),
     ],
 )
-def test_collective_permute_refuses(pairs: tuple[tuple[int, ...], ...], wanted: Expected) -> None:
+def test_collective_permute_refuses(pairs: tuple[tuple[int, ...], ...], wanted: Wanted) -> None:
     refused(wanted, opcodes.COLLECTIVE_PERMUTE, None, "f32[2]", source_target_pairs=pairs)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests import xla_reference
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, written
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base.element_types import ALL_TYPES, ARRAY_TYPES, PRED, PrimitiveType
 from xlapy.base.error_codes.operations import attributes as attributes_codes
 from xlapy.base.error_codes.operations import contraction as codes
@@ -177,9 +177,7 @@ def test_dot_takes_any_declared_element_type(element_type: str) -> None:
         ),
     ],
 )
-def test_dot_refuses(
-    shape: str | None, operands: tuple[str, ...], attributes: dict[str, Any], wanted: Expected
-) -> None:
+def test_dot_refuses(shape: str | None, operands: tuple[str, ...], attributes: dict[str, Any], wanted: Wanted) -> None:
     refused(wanted, DOT, shape, *operands, **attributes)
 
 
@@ -410,7 +408,7 @@ def test_ragged_modes_and_prefixes() -> None:
         ),
     ],
 )
-def test_ragged_dot_refuses(operands: tuple[str, ...], attributes: dict[str, Any], wanted: Expected) -> None:
+def test_ragged_dot_refuses(operands: tuple[str, ...], attributes: dict[str, Any], wanted: Wanted) -> None:
     refused(wanted, RAGGED_DOT, None, *operands, **attributes)
 
 
@@ -485,5 +483,5 @@ def test_scaled_dot_infers(operands: tuple[str, ...], result: str) -> None:
         ),
     ],
 )
-def test_scaled_dot_refuses(operands: tuple[str, ...], attributes: dict[str, Any], wanted: Expected) -> None:
+def test_scaled_dot_refuses(operands: tuple[str, ...], attributes: dict[str, Any], wanted: Wanted) -> None:
     refused(wanted, SCALED_DOT, None, *operands, **attributes)

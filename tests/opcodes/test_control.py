@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, shapes, written
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import opcodes
 from xlapy.base.error_codes.operations import attributes as attributes_codes
 from xlapy.base.error_codes.operations import control as codes
@@ -40,7 +40,7 @@ def test_call_has_the_shape_of_the_result() -> None:
         (["f32[3]"], [SQUARE], (codes.PARAMETER_SHAPE, "parameter 0", "f32[2]", "operand 0", "f32[3]")),
     ],
 )
-def test_call_refuses(operands: list[str], calls: list[str], wanted: Expected) -> None:
+def test_call_refuses(operands: list[str], calls: list[str], wanted: Wanted) -> None:
     refused(wanted, opcodes.CALL, None, *operands, calls=calls)
 
 
@@ -80,7 +80,7 @@ def test_while_has_the_shape_of_its_state() -> None:
         ("(a: s32[]) -> pred[]", "(a: s32[]) -> f32[]", (codes.LOOP_VALUE, "f32[]", "s32[]")),
     ],
 )
-def test_while_refuses(condition: str, body: str, wanted: Expected) -> None:
+def test_while_refuses(condition: str, body: str, wanted: Wanted) -> None:
     refused(wanted, opcodes.WHILE, None, "s32[]", calls=[condition, body])
 
 
@@ -112,7 +112,7 @@ def test_conditional_is_dynamic_where_any_branch_is() -> None:
         ),
     ],
 )
-def test_conditional_refuses(operands: list[str], calls: list[str], wanted: Expected) -> None:
+def test_conditional_refuses(operands: list[str], calls: list[str], wanted: Wanted) -> None:
     refused(wanted, opcodes.CONDITIONAL, None, *operands, calls=calls)
 
 
@@ -143,7 +143,7 @@ def test_fusion_has_the_shape_of_its_root() -> None:
         (OutputAlias((), 0, (3,)), (codes.ALIAS_PLACE, "{}", "{3}", "f32[2]")),
     ],
 )
-def test_fusion_refuses_aliases(alias: OutputAlias, wanted: Expected) -> None:
+def test_fusion_refuses_aliases(alias: OutputAlias, wanted: Wanted) -> None:
     refused(
         wanted,
         opcodes.FUSION,
@@ -207,7 +207,7 @@ def test_domain_text() -> None:
         ('{kind="sharding", entry={{}', (attributes_codes.ATTRIBUTE_FORM,)),
     ],
 )
-def test_domain_text_refused(text: str, wanted: Expected) -> None:
+def test_domain_text_refused(text: str, wanted: Wanted) -> None:
     with raises(ParseError, *wanted):
         read(opcodes.DOMAIN, "domain", text)
 
@@ -234,7 +234,7 @@ def test_async_start() -> None:
         ("((f32[2], s32[]), f32[4])", (codes.ASYNC_RESULT, "f32[4]", "f32[3]")),
     ],
 )
-def test_async_start_refuses(shape: str, wanted: Expected) -> None:
+def test_async_start_refuses(shape: str, wanted: Wanted) -> None:
     refused(wanted, opcodes.ASYNC_START, shape, "f32[2]", "s32[]", calls=[PAIR])
 
 
@@ -291,7 +291,7 @@ def test_async_update_and_done() -> None:
         ("f32[3]", ["((f32[2]), f32[3])"], (codes.ASYNC_TUPLE,)),
     ],
 )
-def test_async_update_refuses(shape: str, operands: list[str], wanted: Expected) -> None:
+def test_async_update_refuses(shape: str, operands: list[str], wanted: Wanted) -> None:
     refused(wanted, opcodes.ASYNC_UPDATE, shape, *operands)
 
 

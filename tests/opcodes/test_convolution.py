@@ -8,7 +8,7 @@ import pytest
 
 from tests import xla_reference
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, written
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base.error_codes.operations import attributes as attributes_codes
 from xlapy.base.error_codes.operations import contraction as contraction_codes
 from xlapy.base.error_codes.operations import convolution as codes
@@ -215,7 +215,7 @@ X, K = "f32[2,3,8]", "f32[4,3,3]"
         ),
     ],
 )
-def test_convolution_refuses(lhs: str, rhs: str, given: dict[str, Any], wanted: Expected) -> None:
+def test_convolution_refuses(lhs: str, rhs: str, given: dict[str, Any], wanted: Wanted) -> None:
     refused(wanted, CONVOLUTION, None, lhs, rhs, **given)
 
 
@@ -227,7 +227,7 @@ def test_convolution_refuses(lhs: str, rhs: str, given: dict[str, Any], wanted: 
         ("token[]", X, (contraction_codes.DOT_ARRAY_RESULT, "token[]")),
     ],
 )
-def test_convolution_judges_the_declared_shape(shape: str, lhs: str, wanted: Expected) -> None:
+def test_convolution_judges_the_declared_shape(shape: str, lhs: str, wanted: Wanted) -> None:
     refused(wanted, CONVOLUTION, shape, lhs, K, **attributes("size=3"))
 
 
@@ -282,6 +282,6 @@ def test_sparsity_text_is_that_of_xla(text: str) -> None:
         ("{lhs={dimension=1x2}}", (attributes_codes.ATTRIBUTE_FORM, "sparsity=1x4", "dimension=0", "stride=1")),
     ],
 )
-def test_malformed_sparsity(text: str, wanted: Expected) -> None:
+def test_malformed_sparsity(text: str, wanted: Wanted) -> None:
     with raises(ParseError, *wanted):
         read(CONVOLUTION, "sparsity_config", text)

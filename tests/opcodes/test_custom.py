@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.opcodes.rules import accepts, programs, read, refused, rewritten, shapes, written
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import opcodes
 from xlapy.base.error_codes.operations import control as control_codes
 from xlapy.base.error_codes.operations import special as codes
@@ -55,7 +55,7 @@ def test_any_shape_is_accepted() -> None:
         ),
     ],
 )
-def test_refusals(attributes: dict[str, Any], wanted: Expected) -> None:
+def test_refusals(attributes: dict[str, Any], wanted: Wanted) -> None:
     refused(wanted, opcodes.CUSTOM_CALL, "f32[2]", "f32[2]", **attributes)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, C64, C128, F8E4M3FN, F32, F64, PRED, S4, S8, S32, U8, PrimitiveType
 from xlapy.base.error_codes.operations import elementwise as codes
@@ -209,7 +209,7 @@ def test_complex_of_parts() -> None:
         (opcodes.CLAMP, ["f32[2]"] * 2, (shared.OPERAND_COUNT, "3", "2")),
     ],
 )
-def test_refusals(op: OpDef, operands: list[str], wanted: Expected) -> None:
+def test_refusals(op: OpDef, operands: list[str], wanted: Wanted) -> None:
     with raises(ShapeError, *wanted):
         infer(op, *operands)
 
@@ -240,7 +240,7 @@ def test_comparisons_give_pred() -> None:
         ("c64[2]", "EQ", ComparisonType.TOTALORDER, (codes.COMPARISON_TYPE, "c64[2]", "FLOAT", "TOTALORDER")),
     ],
 )
-def test_comparison_refusals(operand: str, direction: str, order: ComparisonType | None, wanted: Expected) -> None:
+def test_comparison_refusals(operand: str, direction: str, order: ComparisonType | None, wanted: Wanted) -> None:
     with raises(ShapeError, *wanted):
         compare(operand, direction, order)
 
@@ -321,7 +321,7 @@ def test_convert_keeps_dimensions(operand: str, declared: str) -> None:
         ),
     ],
 )
-def test_conversion_refusals(op: OpDef, operand: str, declared: str, wanted: Expected) -> None:
+def test_conversion_refusals(op: OpDef, operand: str, declared: str, wanted: Wanted) -> None:
     with raises(ShapeError, *wanted):
         verify(op, operand, declared)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.opcodes.rules import accepts, inferred, refused, rewritten, written
-from tests.raising import Expected
+from tests.raising import Wanted
 from xlapy import opcodes
 from xlapy.base.error_codes.operations import indexing as codes
 from xlapy.base.error_codes.operations import movement as movement_codes
@@ -52,13 +52,11 @@ def gather(operand: str, indices: str, base: dict[str, Any], **changes: Any) -> 
     return inferred(opcodes.GATHER, operand, indices, **{**base, **changes})
 
 
-def gather_refused(wanted: Expected, operand: str, indices: str, base: dict[str, Any], **changes: Any) -> None:
+def gather_refused(wanted: Wanted, operand: str, indices: str, base: dict[str, Any], **changes: Any) -> None:
     refused(wanted, opcodes.GATHER, None, operand, indices, **{**base, **changes})
 
 
-def scatter_refused(
-    wanted: Expected, operands: list[str], base: dict[str, Any], call: str = ADD, **changes: Any
-) -> None:
+def scatter_refused(wanted: Wanted, operands: list[str], base: dict[str, Any], call: str = ADD, **changes: Any) -> None:
     refused(wanted, opcodes.SCATTER, None, *operands, calls=[call], **{**base, **changes})
 
 
@@ -169,7 +167,7 @@ def test_gather_checks_the_declared_shape():
         ("f32[4,3]", "s32[5]", {"slice_sizes": (2, 3)}, (codes.DROPPED_SLICE_SIZE, "2")),
     ],
 )
-def test_gather_refuses(operand: str, indices: str, changes: dict[str, Any], wanted: Expected):
+def test_gather_refuses(operand: str, indices: str, changes: dict[str, Any], wanted: Wanted):
     gather_refused(wanted, operand, indices, ROWS, **changes)
 
 
@@ -210,7 +208,7 @@ def test_gather_refuses(operand: str, indices: str, changes: dict[str, Any], wan
         ),
     ],
 )
-def test_gather_refuses_batching(indices: str, changes: dict[str, Any], wanted: Expected):
+def test_gather_refuses_batching(indices: str, changes: dict[str, Any], wanted: Wanted):
     gather_refused(wanted, "f32[7,5]", indices, BATCHED, **changes)
 
 
@@ -322,7 +320,7 @@ ONE = ["f32[4,3]", "s32[5]", "f32[5,3]"]
         ),
     ],
 )
-def test_scatter_refuses(operands: list[str], changes: dict[str, Any], wanted: Expected):
+def test_scatter_refuses(operands: list[str], changes: dict[str, Any], wanted: Wanted):
     scatter_refused(wanted, operands, INTO_ROWS, **changes)
 
 
@@ -337,7 +335,7 @@ def test_scatter_refuses(operands: list[str], changes: dict[str, Any], wanted: E
         ),
     ],
 )
-def test_scatter_refuses_batching(indices: str, changes: dict[str, Any], wanted: Expected):
+def test_scatter_refuses_batching(indices: str, changes: dict[str, Any], wanted: Wanted):
     scatter_refused(wanted, ["f32[7,5]", indices, "f32[3,7,2]"], INTO_BATCHES, **changes)
 
 
@@ -360,7 +358,7 @@ def test_scatter_refuses_batching(indices: str, changes: dict[str, Any], wanted:
         ),
     ],
 )
-def test_scatter_refuses_the_computation(call: str, wanted: Expected):
+def test_scatter_refuses_the_computation(call: str, wanted: Wanted):
     scatter_refused(wanted, ONE, INTO_ROWS, call)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.opcodes.rules import inferred, refused, rewritten, written
-from tests.raising import Expected
+from tests.raising import Wanted
 from xlapy import opcodes
 from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.error_codes.operations import special as codes
@@ -32,7 +32,7 @@ def test_cholesky() -> None:
         ("token[]", (shared.ARRAY_OPERAND, "operand 0", "token[]")),
     ],
 )
-def test_cholesky_refuses(operand: str, wanted: Expected) -> None:
+def test_cholesky_refuses(operand: str, wanted: Wanted) -> None:
     refused(wanted, opcodes.CHOLESKY, None, operand)
 
 
@@ -78,7 +78,7 @@ def test_triangular_solve() -> None:
         ),
     ],
 )
-def test_triangular_solve_refuses(operands: list[str], attributes: dict[str, Any], wanted: Expected) -> None:
+def test_triangular_solve_refuses(operands: list[str], attributes: dict[str, Any], wanted: Wanted) -> None:
     refused(wanted, opcodes.TRIANGULAR_SOLVE, None, *operands, **{"transpose_a": PLAIN, **attributes})
 
 
@@ -130,7 +130,7 @@ def test_fft(kind: str, length: tuple[int, ...], operand: str, result: str) -> N
         ),
     ],
 )
-def test_fft_refuses(kind: str, length: tuple[int, ...], operand: str, wanted: Expected) -> None:
+def test_fft_refuses(kind: str, length: tuple[int, ...], operand: str, wanted: Wanted) -> None:
     refused(wanted, opcodes.FFT, None, operand, fft_type=FftType(kind), fft_length=length)
 
 

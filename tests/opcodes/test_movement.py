@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import opcodes
 from xlapy.base.error_codes.operations import movement as codes
 from xlapy.base.error_codes.operations import operands as shared
@@ -36,7 +36,7 @@ def verify(op: OpDef, result: str, operands: tuple[str, ...], **values: Any) -> 
     op.verify(Shape.parse(result), shapes(*operands), attributes_of(op, values))
 
 
-def refuses(*wanted: *Expected):
+def refuses(*wanted: *Wanted):
     return raises(ShapeError, *wanted)
 
 

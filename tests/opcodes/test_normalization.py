@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.opcodes.rules import inferred, refused, rewritten, written
-from tests.raising import Expected
+from tests.raising import Wanted
 from xlapy import opcodes
 from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.error_codes.operations import special as codes
@@ -45,7 +45,7 @@ def test_precision_may_be_mixed_and_features_dynamic() -> None:
         (2, "f32[3,1]", (codes.FEATURE_VECTORS, "rank 1", "f32[3,1]")),
     ],
 )
-def test_refusals(op: OpDef, place: int, shape: str, wanted: Expected) -> None:
+def test_refusals(op: OpDef, place: int, shape: str, wanted: Wanted) -> None:
     operands = list(ARGUMENTS[op])
     operands[place] = shape
     refused((*wanted, op.name), op, None, *operands, **NUMBERS)
@@ -79,7 +79,7 @@ def test_inference_names_its_vectors(place: int, what: str) -> None:
         ("s32[2,5,5,3]", (shared.ELEMENT_TYPE, "grad_output", "s32[2,5,5,3]")),
     ],
 )
-def test_gradient_must_fit(gradient: str, wanted: Expected) -> None:
+def test_gradient_must_fit(gradient: str, wanted: Wanted) -> None:
     refused(wanted, opcodes.BATCH_NORM_GRAD, None, IMAGE, VECTOR, VECTOR, VECTOR, gradient, **NUMBERS)
 
 

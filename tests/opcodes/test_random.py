@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import opcodes
 from xlapy.base.error_codes.operations import attributes as attributes_codes
 from xlapy.base.error_codes.operations import operands as shared
@@ -39,7 +39,7 @@ def test_rng_uniform(element: str) -> None:
         ("s32[2]", ["s32[]", "s32[]"], NORMAL, (shared.ELEMENT_TYPE, "rng_normal", "s32[2]")),
     ],
 )
-def test_rng_refuses(shape: str, operands: list[str], distribution: RandomDistribution, wanted: Expected) -> None:
+def test_rng_refuses(shape: str, operands: list[str], distribution: RandomDistribution, wanted: Wanted) -> None:
     refused(wanted, opcodes.RNG, shape, *operands, distribution=distribution)
 
 
@@ -69,7 +69,7 @@ def test_rng_bit_generator() -> None:
         ("(token[], u32[5])", "token[]", DEFAULT, (shared.ARRAY_OPERAND, "operand 0", "token[]")),
     ],
 )
-def test_rng_bit_generator_refuses(shape: str, state: str, algorithm: RandomAlgorithm, wanted: Expected) -> None:
+def test_rng_bit_generator_refuses(shape: str, state: str, algorithm: RandomAlgorithm, wanted: Wanted) -> None:
     refused(wanted, opcodes.RNG_BIT_GENERATOR, shape, state, algorithm=algorithm)
 
 
@@ -108,7 +108,7 @@ def test_stochastic_convert() -> None:
         ("s8[2]", ["token[]", "u32[2]"], (shared.ARRAY_OPERAND, "operand 0", "token[]")),
     ],
 )
-def test_stochastic_convert_refuses(shape: str, operands: list[str], wanted: Expected) -> None:
+def test_stochastic_convert_refuses(shape: str, operands: list[str], wanted: Wanted) -> None:
     refused(wanted, opcodes.STOCHASTIC_CONVERT, shape, *operands)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, written
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy.base.error_codes.operations import attributes as attributes_codes
 from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.error_codes.operations import reduction as codes
@@ -122,7 +122,7 @@ class TestReduce:
             ),
         ],
     )
-    def test_refusals(self, operands: list[str], calls: list[str], dimensions: tuple[int, ...], wanted: Expected):
+    def test_refusals(self, operands: list[str], calls: list[str], dimensions: tuple[int, ...], wanted: Wanted):
         refused(wanted, REDUCE, None, *operands, calls=calls, dimensions=dimensions)
 
     def test_the_declared_shape_must_be_the_inferred_one(self):
@@ -186,7 +186,7 @@ class TestReduceWindow:
             ("{size=1x1 rhs_dilate=1x-1}", (attributes_codes.WINDOW_POSITIVE, "window dimension 1")),
         ],
     )
-    def test_refused_windows(self, text: str, wanted: Expected):
+    def test_refused_windows(self, text: str, wanted: Wanted):
         given = read(REDUCE_WINDOW, "window", text)
         refused(wanted, REDUCE_WINDOW, None, "f32[4,6]", "f32[]", calls=[ADD], window=given)
 
@@ -257,7 +257,7 @@ class TestSelectAndScatter:
             ),
         ],
     )
-    def test_refusals(self, operands: list[str], calls: list[str], wanted: Expected):
+    def test_refusals(self, operands: list[str], calls: list[str], wanted: Wanted):
         refused(wanted, SELECT_AND_SCATTER, None, *operands, calls=calls, window=window(2))
 
 
@@ -299,7 +299,7 @@ class TestMap:
             (["token[]"], ["(a: token[]) -> f32[]"], (), (shared.ARRAY_OPERAND, "operand 0", "token[]")),
         ],
     )
-    def test_refusals(self, operands: list[str], calls: list[str], dimensions: tuple[int, ...], wanted: Expected):
+    def test_refusals(self, operands: list[str], calls: list[str], dimensions: tuple[int, ...], wanted: Wanted):
         refused(wanted, MAP, None, *operands, calls=calls, dimensions=dimensions)
 
     def test_dimensions_left_out_are_all(self):
@@ -408,7 +408,7 @@ class TestScan:
         ],
     )
     def test_refusals(
-        self, shape: str, operands: list[str], body: str, dimensions: tuple[int, ...], carries: int, wanted: Expected
+        self, shape: str, operands: list[str], body: str, dimensions: tuple[int, ...], carries: int, wanted: Wanted
     ):
         refused(wanted, SCAN, shape, *operands, calls=[body], dimensions=dimensions, num_carries=carries)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.opcodes.rules import accepts, inferred, refused, rewritten, written
-from tests.raising import Expected
+from tests.raising import Wanted
 from xlapy import opcodes
 from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.error_codes.operations import reduction as codes
@@ -61,7 +61,7 @@ def test_sort_of_several_operands_is_a_tuple():
         ),
     ],
 )
-def test_sort_refuses(operands: list[str], call: str, dimension: int, wanted: Expected):
+def test_sort_refuses(operands: list[str], call: str, dimension: int, wanted: Wanted):
     refused(wanted, opcodes.SORT, None, *operands, calls=[call], dimension=dimension)
 
 
@@ -99,7 +99,7 @@ def test_topk(operand: str, k: int, result: str):
         ("f32[2,9]", -1, (codes.TOP_COUNT, "k -1")),
     ],
 )
-def test_topk_refuses(operand: str, k: int, wanted: Expected):
+def test_topk_refuses(operand: str, k: int, wanted: Wanted):
     refused(wanted, opcodes.TOPK, None, operand, k=k)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.raising import Expected, raises
+from tests.raising import Wanted, raises
 from xlapy import opcodes
 from xlapy.base.element_types import ARRAY_TYPES, PRED
 from xlapy.base.error_codes.operations import movement as codes
@@ -21,7 +21,7 @@ def shape(text: str) -> Shape:
     return Shape.parse(text)
 
 
-def refuses(*wanted: *Expected):
+def refuses(*wanted: *Wanted):
     return raises(ShapeError, *wanted)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.opcodes.rules import accepts, inferred, read, refused, rewritten, shapes, written
-from tests.raising import Expected
+from tests.raising import Wanted
 from xlapy import opcodes
 from xlapy.base.error_codes.operations import collectives as codes
 from xlapy.base.error_codes.operations import operands as shared
@@ -32,7 +32,7 @@ def test_infeed() -> None:
         ),
     ],
 )
-def test_infeed_refuses(shape: str, operand: str, wanted: Expected) -> None:
+def test_infeed_refuses(shape: str, operand: str, wanted: Wanted) -> None:
     refused(wanted, opcodes.INFEED, shape, operand)
 
 
