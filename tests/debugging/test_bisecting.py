@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 
 from tests.raising import raises
-<<<<<<< HEAD
+from xlapy.base.error_codes.compilation.compiling import ASYNC_HALF, LOWERED_INSTRUCTION
 from xlapy.base.error_codes.interfaces import commands as codes
-=======
-from xlapy.base.error_codes import commands as codes
-from xlapy.base.error_codes.compiling import ASYNC_HALF, LOWERED_INSTRUCTION
-from xlapy.base.error_codes.operands import RESULT_SHAPE
->>>>>>> 83601c1f (Tests of bisecting and elided constants assert the codes of errors)
+from xlapy.base.error_codes.operations.operands import RESULT_SHAPE
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.cpu.compiler import passes
 from xlapy.debugging.bisecting import BisectResult, BisectSettings, FaultKind, bisect
