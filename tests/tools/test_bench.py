@@ -10,6 +10,7 @@ import pytest
 
 from tests.tools.programs import AXPY
 from xlapy.base import flags
+from xlapy.base.error_codes.commands import COMPILED_FOR_TIMING
 from xlapy.runtime import Client
 from xlapy.tools.bench import bound_call
 from xlapy.tools.command_line import invoke
@@ -98,7 +99,9 @@ def test_an_invalid_program(folder, capsys):
 def test_the_cache_flag_is_rejected(folder, capsys, monkeypatch):
     monkeypatch.setattr(flags, "current", lambda: flags.Flags({"cache_dir": str(folder)}))
     assert invoke(["bench", "axpy.hlo"]) == 1
-    assert capsys.readouterr().err == "xlapy: programs would come from the cache: unset the flag cache_dir\n"
+    assert capsys.readouterr().err == (
+        f"xlapy: programs would come from the cache: unset the flag cache_dir [{COMPILED_FOR_TIMING}]\n"
+    )
 
 
 def test_programs_that_the_machine_cannot_run_are_refused_before_anything_is_allocated(folder, capsys):

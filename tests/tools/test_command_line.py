@@ -14,6 +14,8 @@ import pytest
 
 from tests.tools.programs import AXPY, FOREVER, SEVEN, command, environment, xlapy
 from xlapy import opcodes
+from xlapy.base.error_codes.commands import STANDARD_INPUT
+from xlapy.base.error_codes.running import OUT_OF_MEMORY
 from xlapy.interpreter import RULES
 from xlapy.tools.command_line import COMMANDS, cli, invoke
 
@@ -66,7 +68,7 @@ def test_a_program_error_has_its_position(capsys: pytest.CaptureFixture[str], tm
     (tmp_path / "a.hlo").write_text(AXPY.replace("multiply(wide, x)", "multiply(wide, z)"))
     assert invoke(["opt", str(tmp_path / "a.hlo")]) == 1
     first, line, caret = capsys.readouterr().err.splitlines()
-    assert first == f"xlapy: {tmp_path}/a.hlo:8:35: instruction 'z' is not defined before this place"
+    assert first.startswith(f"xlapy: {tmp_path}/a.hlo:8:35: instruction 'z' is not defined before this place")
     assert line[caret.index("^")] == "z"
 
 
@@ -134,7 +136,9 @@ class TestInternalErrors:
 
         monkeypatch.setitem(RULES.table, opcodes.ADD, exhausted)
         assert invoke(["run", "sub/axpy.hlo", "--random", "3", "--platform", "interpreter"]) == 1
-        assert capsys.readouterr().err == "xlapy: sum (add): out of memory for a value of shape f32[3]\n"
+        assert capsys.readouterr().err == (
+            f"xlapy: sum (add): out of memory for a value of shape f32[3] [{OUT_OF_MEMORY}]\n"
+        )
         assert list(tmp_path.glob("xlapy-failure-*")) == []
 
 
@@ -161,7 +165,7 @@ def test_empty_and_closed_standard_input():
     closed = subprocess.run(
         ["sh", "-c", f'exec "{sys.executable}" -m xlapy run - <&-'], env=environment(), capture_output=True, check=False
     )
-    assert (closed.returncode, closed.stderr) == (1, b"xlapy: standard input is closed\n")
+    assert (closed.returncode, closed.stderr.decode()) == (1, f"xlapy: standard input is closed [{STANDARD_INPUT}]\n")
 
 
 def test_a_closed_output_pipe_is_not_reported(tmp_path: Path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.pages import Page
+from xlapy.base.error_codes.commands import INSTRUCTION_NAME
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
 from xlapy.tools.explain.command import Section, explanation, explanation_page, find_instruction
@@ -118,7 +119,9 @@ class TestCommand:
 
     def test_a_misspelled_name(self, file, capsys):
         assert invoke(["explain", "unusd", file]) == 1
-        assert capsys.readouterr().err == "xlapy: explained has no instruction 'unusd'; did you mean unused?\n"
+        assert capsys.readouterr().err == (
+            f"xlapy: explained has no instruction 'unusd'; did you mean unused? [{INSTRUCTION_NAME}]\n"
+        )
 
     def test_page(self, file, tmp_path, capsys):
         assert invoke(["explain", "e", file, "--html", str(tmp_path / "e.html")]) == 0

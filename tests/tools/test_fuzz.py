@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.tools.programs import xlapy
+from xlapy.base.error_codes.commands import CHOICE
 from xlapy.debugging.fuzzing.campaign import Fault, Finding, Settings
 from xlapy.debugging.fuzzing.differential import Verdict
 from xlapy.debugging.fuzzing.mutations import texts_in
@@ -74,7 +75,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str], messa
 
 def test_an_unknown_implementation(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["fuzz", "--seed", "1", "--against", "nowhere"]) == 1
-    expected = f"xlapy: no implementation 'nowhere'; there are {', '.join(['xla', *platform_names()])}\n"
+    expected = f"xlapy: no implementation 'nowhere'; there are {', '.join(['xla', *platform_names()])} [{CHOICE}]\n"
     assert "cpu, interpreter" in expected
     assert capsys.readouterr().err == expected
 

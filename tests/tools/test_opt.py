@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.programs import AXPY
+from xlapy.base.error_codes.operands import RESULT_SHAPE
 from xlapy.passes import catalog
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
@@ -52,7 +53,10 @@ class TestOpt:
 
     def test_a_broken_rule_is_named(self, capsys):
         _, error = opt(capsys, "wrong.hlo", "--check", code=1)
-        assert error == "xlapy: main: r (negate): negate of (f32[2]) has shape f32[2], declared f32[3]\n"
+        message = "main: r (negate): negate of (f32[2]) has shape f32[2], declared f32[3]"
+        assert error == f"xlapy: {message} [{RESULT_SHAPE}]\n"
+            error == f"xlapy: main: r (negate): negate of (f32[2]) has shape f32[2], declared f32[3] [{RESULT_SHAPE}]\n"
+        )
 
     def test_no_verify_prints_an_invalid_module(self, capsys):
         assert "f32[3]{0} negate(%a)" in opt(capsys, "wrong.hlo", "--no-verify")[0]
@@ -128,7 +132,7 @@ class TestPasses:
         del catalog._known["rename-root"]
         output, _ = opt(capsys, "dead.hlo", "--load", "mine.py", "--passes", "rename-root", "--verify-each")
         assert "ROOT %done = " in output
-        assert opt(capsys, "dead.hlo", "--load", "no.py", code=1)[1] == "xlapy: there is no file no.py to load\n"
+        assert opt(capsys, "dead.hlo", "--load", "no.py", code=1)[1].startswith("xlapy: there is no file no.py to load")
         assert "there is no module 'nowhere.x' to load" in opt(capsys, "dead.hlo", "--load", "nowhere.x", code=1)[1]
 
     def test_changes_are_printed(self, capsys):
@@ -150,7 +154,7 @@ class TestPasses:
 
     def test_an_unknown_pass_is_named_before_the_file_is_read(self, capsys):
         _, error = opt(capsys, "nowhere.hlo", "--passes", "dec", code=1)
-        assert error == "xlapy: there is no pass 'dec'; did you mean dce?; --list-passes shows all\n"
+        assert error.startswith("xlapy: there is no pass 'dec'; did you mean dce?; --list-passes shows all")
 
     @pytest.mark.parametrize("option", ["--verify-each", "--print-changed", "--statistics", "--dump-to=d"])
     def test_options_of_passes_need_passes(self, capsys, option):

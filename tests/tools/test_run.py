@@ -11,6 +11,9 @@ import pytest
 
 from tests.tools.programs import AXPY, COUNT_TO_3, SEVEN
 from xlapy import opcodes
+from xlapy.base.error_codes import commands as codes
+from xlapy.base.error_codes.calls import ARGUMENT_SHAPE
+from xlapy.base.error_codes.running import INVALID_VALUE
 from xlapy.lower import elementwise
 from xlapy.tools.command_line import invoke
 
@@ -88,7 +91,7 @@ class TestArguments:
     def test_missing_arguments(self, capsys):
         assert refused(capsys, "axpy.hlo") == (
             "xlapy: the program takes arguments, give --input FILE or --random SEED: "
-            "(a: f32[], x: f32[3], y: f32[3]) -> f32[3]\n"
+            f"(a: f32[], x: f32[3], y: f32[3]) -> f32[3] [{codes.INPUT_GIVEN}]\n"
         )
 
     def test_too_few_arrays(self, capsys):
@@ -98,18 +101,19 @@ class TestArguments:
     def test_a_named_array_is_missing(self, capsys):
         np.savez("partly.npz", a=np.float32(2), x=X, z=Y)
         message = refused(capsys, "axpy.hlo", "--input", "partly.npz")
-        assert message == "xlapy: partly.npz has no array named y; it has a, x, z\n"
+        assert message == f"xlapy: partly.npz has no array named y; it has a, x, z [{codes.INPUT_FILES}]\n"
 
     def test_the_wrong_shape_names_the_parameter(self, capsys):
         np.savez("long.npz", a=np.float32(2), x=np.zeros(4, np.float32), y=Y)
         message = refused(capsys, "axpy.hlo", "--input", "long.npz")
-        assert message == "xlapy: parameter 1 (x) takes f32[3] (float32), given float32[4]\n"
+        assert message == f"xlapy: parameter 1 (x) takes f32[3] (float32), given float32[4] [{ARGUMENT_SHAPE}]\n"
 
     def test_the_wrong_type_says_how_to_convert(self, capsys):
         np.savez("double.npz", a=np.float32(2), x=X, y=Y.astype(np.float64))
         message = refused(capsys, "axpy.hlo", "--input", "double.npz")
         assert message == (
-            "xlapy: parameter 2 (y) takes f32[3] (float32), given float64[3]; convert it with .astype('float32')\n"
+            "xlapy: parameter 2 (y) takes f32[3] (float32), given float64[3]; convert it with .astype('float32') "
+            f"[{ARGUMENT_SHAPE}]\n"
         )
 
     @pytest.mark.parametrize(
@@ -225,9 +229,9 @@ class TestObservers:
         assert printed(capsys, "nan.hlo", "--input", "positive.npy", "--check-nans").startswith("result: f32[2] ")
         made = "(log) at model.py:7 is the first to make a NaN: [ 0. nan]; operand 0 = [ 1. -4.]"
         words = ["nan.hlo", "--input", "negative.npy", "--check-nans"]
-        assert refused(capsys, *words, "--platform", "interpreter") == f"xlapy: l {made}\n"
+        assert refused(capsys, *words, "--platform", "interpreter") == f"xlapy: l {made} [{INVALID_VALUE}]\n"
         on_cpu = refused(capsys, *words)
-        assert made in on_cpu and on_cpu.endswith("; it is computed in s.fusion\n")
+        assert made in on_cpu and on_cpu.endswith(f"; it is computed in s.fusion [{INVALID_VALUE}]\n")
         np.save("zero.npy", np.array([1, 0], np.float32))
         assert "is the first to make an infinity: [ 0. -inf]" in refused(
             capsys, "nan.hlo", "--input", "zero.npy", "--check-infs"

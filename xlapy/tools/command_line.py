@@ -13,6 +13,7 @@ from importlib import import_module
 
 import click
 
+from xlapy.base.error_codes.running import OUT_OF_MEMORY
 from xlapy.base.errors import XlaError
 from xlapy.runtime.system_memory import limit_memory
 from xlapy.tools.reproducer import StandardInput, write_reproducer
@@ -93,7 +94,8 @@ def invoke(arguments: Sequence[str]) -> int:
     except (XlaError, OSError) as error:
         return _fail(_message(error))
     except MemoryError as error:
-        return _fail(f"out of memory: {error}" if str(error) else "out of memory")
+        what = f"out of memory: {error}" if str(error) else "out of memory"
+        return _fail(f"{what} [{OUT_OF_MEMORY}]")
     except Exception as error:  # an internal error: save what is needed to reproduce it
         return _fail_internally(arguments, error, standard_input)
 
