@@ -55,8 +55,6 @@ class TestOpt:
         _, error = opt(capsys, "wrong.hlo", "--check", code=1)
         message = "main: r (negate): negate of (f32[2]) has shape f32[2], declared f32[3]"
         assert error == f"xlapy: {message} [{RESULT_SHAPE}]\n"
-            error == f"xlapy: main: r (negate): negate of (f32[2]) has shape f32[2], declared f32[3] [{RESULT_SHAPE}]\n"
-        )
 
     def test_no_verify_prints_an_invalid_module(self, capsys):
         assert "f32[3]{0} negate(%a)" in opt(capsys, "wrong.hlo", "--no-verify")[0]

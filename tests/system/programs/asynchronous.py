@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.threads import run_in_threads
+from xlapy.base.error_codes.running import CANCELED, FORKED
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.platform import platform
 
@@ -25,7 +26,7 @@ def cancel(*arrays):
     """Cancels running and queued launches."""
     native().set_canceled(1)
     for array in arrays:
-        with pytest.raises(jax.errors.JaxRuntimeError, match="CANCELLED: the program was canceled"):
+        with pytest.raises(jax.errors.JaxRuntimeError, match=rf"CANCELLED: the program was canceled \[{CANCELED}\]"):
             array.block_until_ready()
     native().set_canceled(0)
 
@@ -125,7 +126,7 @@ with warnings.catch_warnings():
     child = os.fork()
 if child == 0:
     try:
-        with pytest.raises(jax.errors.JaxRuntimeError, match="forked"):
+        with pytest.raises(jax.errors.JaxRuntimeError, match=rf"forked .*\[{FORKED}\]"):
             running.block_until_ready()
         assert np.array_equal(waits, last) and np.array_equal(sweep(x), last)
     except BaseException:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from jax.experimental import checkify, io_callback
 
+from xlapy.base.error_codes.pjrt import CALLBACK
+
 x = jnp.arange(4.0)
 like = jax.ShapeDtypeStruct(x.shape, x.dtype)
 
@@ -48,7 +50,7 @@ def fail(value):
     raise LookupError(f"no {value.sum()}")
 
 
-with pytest.raises(RuntimeError, match="LookupError: no 6"):
+with pytest.raises(RuntimeError, match=rf"LookupError: no 6(?s:.*)\[{CALLBACK}\]"):
     jax.jit(lambda x: jax.pure_callback(fail, like, x))(x).block_until_ready()
 with pytest.raises(RuntimeError, match="Incorrect output shape"):
     jax.jit(lambda x: jax.pure_callback(lambda v: v[:2], like, x))(x).block_until_ready()

@@ -8,6 +8,8 @@ from jax.experimental import buffer_callback, topologies
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 from jax.sharding import NamedSharding, PartitionSpec
 
+from xlapy.base.error_codes.commands import SERIALIZABLE_PROGRAM
+
 # A topology has as many devices as its name says, whatever this process has.
 (device,) = topologies.get_topology_desc("1", platform="xlapy").devices
 assert device.platform == "xlapy"
@@ -76,7 +78,7 @@ with pytest.raises(jax.errors.JaxRuntimeError, match="the callback gave up"):
     jax.block_until_ready(buffer_callback.buffer_callback(fail, form((3,), jnp.float32))(a))
 with pytest.raises(jax.errors.JaxRuntimeError, match="must not return any values"):
     jax.block_until_ready(buffer_callback.buffer_callback(lambda *_: 1, form((3,), jnp.float32))(a))
-with pytest.raises(jax.errors.JaxRuntimeError, match="calls Python functions"):
+with pytest.raises(jax.errors.JaxRuntimeError, match=rf"calls Python functions.*\[{SERIALIZABLE_PROGRAM}\]"):
     serialize(call.lower(a, b).compile())
 
 print("ok")

@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from tests.threads import run_in_threads
+from xlapy.base.error_codes.running import CANCELED, DEADLOCK
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.platform import platform
 from xlapy.runtime.collectives import watchdog
@@ -47,7 +48,7 @@ def cancel(*arrays):
     """Cancels running and queued launches."""
     native().set_canceled(1)
     for array in arrays:
-        with pytest.raises(jax.errors.JaxRuntimeError, match="CANCELLED: the program was canceled"):
+        with pytest.raises(jax.errors.JaxRuntimeError, match=rf"CANCELLED: the program was canceled \[{CANCELED}\]"):
             array.block_until_ready()
     native().set_canceled(0)
 
@@ -76,7 +77,7 @@ assert np.array_equal(sums(x), np.asarray(x).reshape(4, 1000).sum(0))
 # Deadlocks are detected, wherever the devices wait; later launches run.
 stuck = on(mesh, lambda v: lax.cond(lax.axis_index("i") == 1, lambda c: c, total, v))
 result = stuck(x)
-with pytest.raises(jax.errors.JaxRuntimeError, match=r"can never finish: .* waits for device 1"):
+with pytest.raises(jax.errors.JaxRuntimeError, match=rf"can never finish: .* waits for device 1.*\[{DEADLOCK}\]"):
     result.block_until_ready()
 assert np.array_equal(sweep(x), expected)
 
