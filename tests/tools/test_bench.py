@@ -10,7 +10,7 @@ import pytest
 
 from tests.tools.programs import AXPY
 from xlapy.base import flags
-from xlapy.base.error_codes.commands import COMPILED_FOR_TIMING
+from xlapy.base.error_codes.interfaces.commands import COMPILED_FOR_TIMING
 from xlapy.runtime import Client
 from xlapy.tools.bench import bound_call
 from xlapy.tools.command_line import invoke

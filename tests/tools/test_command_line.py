@@ -14,8 +14,8 @@ import pytest
 
 from tests.tools.programs import AXPY, FOREVER, SEVEN, command, environment, xlapy
 from xlapy import opcodes
-from xlapy.base.error_codes.commands import STANDARD_INPUT
-from xlapy.base.error_codes.running import OUT_OF_MEMORY
+from xlapy.base.error_codes.execution.running import OUT_OF_MEMORY
+from xlapy.base.error_codes.interfaces.commands import STANDARD_INPUT
 from xlapy.interpreter import RULES
 from xlapy.tools.command_line import COMMANDS, cli, invoke
 

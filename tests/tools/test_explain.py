@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.pages import Page
-from xlapy.base.error_codes.commands import INSTRUCTION_NAME
+from xlapy.base.error_codes.interfaces.commands import INSTRUCTION_NAME
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
 from xlapy.tools.explain.command import Section, explanation, explanation_page, find_instruction

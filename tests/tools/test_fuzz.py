@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.tools.programs import xlapy
-from xlapy.base.error_codes.commands import CHOICE
+from xlapy.base.error_codes.interfaces.commands import CHOICE
 from xlapy.debugging.fuzzing.campaign import Fault, Finding, Settings
 from xlapy.debugging.fuzzing.differential import Verdict
 from xlapy.debugging.fuzzing.mutations import texts_in

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.programs import AXPY
-from xlapy.base.error_codes.operands import RESULT_SHAPE
+from xlapy.base.error_codes.operations.operands import RESULT_SHAPE
 from xlapy.passes import catalog
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke

@@ -11,9 +11,9 @@ import pytest
 
 from tests.tools.programs import AXPY, COUNT_TO_3, SEVEN
 from xlapy import opcodes
-from xlapy.base.error_codes import commands as codes
-from xlapy.base.error_codes.calls import ARGUMENT_SHAPE
-from xlapy.base.error_codes.running import INVALID_VALUE
+from xlapy.base.error_codes.execution.calls import ARGUMENT_SHAPE
+from xlapy.base.error_codes.execution.running import INVALID_VALUE
+from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.lower import elementwise
 from xlapy.tools.command_line import invoke
 

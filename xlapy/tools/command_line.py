@@ -13,7 +13,7 @@ from importlib import import_module
 
 import click
 
-from xlapy.base.error_codes.running import OUT_OF_MEMORY
+from xlapy.base.error_codes.execution.running import OUT_OF_MEMORY
 from xlapy.base.errors import XlaError
 from xlapy.runtime.system_memory import limit_memory
 from xlapy.tools.reproducer import StandardInput, write_reproducer

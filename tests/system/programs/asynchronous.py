@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.threads import run_in_threads
-from xlapy.base.error_codes.running import CANCELED, FORKED
+from xlapy.base.error_codes.execution.running import CANCELED, FORKED
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.platform import platform
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.experimental import checkify, io_callback
 
-from xlapy.base.error_codes.pjrt import CALLBACK
+from xlapy.base.error_codes.interfaces.pjrt import CALLBACK
 
 x = jnp.arange(4.0)
 like = jax.ShapeDtypeStruct(x.shape, x.dtype)

@@ -8,7 +8,7 @@ from jax.experimental import buffer_callback, topologies
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlapy.base.error_codes.commands import SERIALIZABLE_PROGRAM
+from xlapy.base.error_codes.interfaces.commands import SERIALIZABLE_PROGRAM
 
 # A topology has as many devices as its name says, whatever this process has.
 (device,) = topologies.get_topology_desc("1", platform="xlapy").devices

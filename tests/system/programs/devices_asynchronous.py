@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from tests.threads import run_in_threads
-from xlapy.base.error_codes.running import CANCELED, DEADLOCK
+from xlapy.base.error_codes.execution.running import CANCELED, DEADLOCK
 from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.objects.platform import platform
 from xlapy.runtime.collectives import watchdog
