@@ -8,7 +8,8 @@ The page runs in the current folder, from the top. Its blocks are
 - `{code-block} LANGUAGE` with `:caption: NAME`: the file NAME is written with the block's contents;
 - `python`: runs; the blocks of a page share names;
 - `sh`: runs, with the `xlapy` and `python` of this environment. The command may fail if its output is shown;
-- `text` directly after one of these: the output; `...` stands for any characters, and a line `...` for any lines.
+- `text` directly after one of these: the output; `...` stands for any characters, and a line `...` for any lines;
+- `text (figures differ)`: the same output of another machine. Only its words count, in any order of the lines.
 
 A word after the language, as in `sh (not run)`, means that the block does not run.
 """
@@ -115,6 +116,11 @@ def _text(stream: io.TextIOWrapper) -> str:
     return buffer.getvalue().decode()
 
 
+_FIGURES = re.compile(
+    r"^[\w-]+(?=, \d+ threads)|[-+]?\d[\w.,+-]*%?|\b(?:ns|us|ms|s|L\d|memory|compute|overhead|[KMG]i?B)\b|[|()=:]"
+)
+"""The name of a processor, numbers with their units, and the words that depend on a machine's speed."""
+
 _PROGRAMS = Path(sys.executable).parent
 """The folder of this environment's `python` and `xlapy`; both import the package of this repository."""
 
@@ -128,6 +134,17 @@ def _line(line: str) -> str:
     return r"[^\n]*".join(map(re.escape, line.rstrip().split("..."))) + r"\n"
 
 
+def agrees(shown: Block, printed: str) -> bool:
+    """Whether a command printed what a block shows."""
+    if shown.words == "(figures differ)":
+        return sorted(_words(shown.contents)) == sorted(_words(printed))
+    return re.fullmatch(pattern(shown.contents), printed) is not None
+
+
+def _words(text: str) -> list[list[str]]:
+    return [_FIGURES.sub(" ", line).split() for line in text.splitlines()]
+
+
 def run_page(path: Path) -> tuple[int, list[tuple[Block, str]]]:
     """Runs a page. Returns how many outputs agree, and what is printed where the page shows another."""
     space: dict[str, Any] = {"__name__": "page"}
@@ -136,7 +153,7 @@ def run_page(path: Path) -> tuple[int, list[tuple[Block, str]]]:
         printed = run_block(block, space)
         if block.output is None:
             continue
-        if re.fullmatch(pattern(block.output.contents), printed):
+        if agrees(block.output, printed):
             agree += 1
         else:
             wrong.append((block, printed))

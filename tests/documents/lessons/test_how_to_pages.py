@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.documents.lessons.page_runner import ROOT, blocks, pattern
+from tests.documents.lessons.checking import check_page
+from tests.documents.lessons.page_runner import agrees, blocks, pattern
 
 HOW_TO = {
     "call-native-code-from-a-program": 1,
@@ -36,28 +34,15 @@ HOW_TO = {
 """The number of outputs that each page shows."""
 
 
-def check(page: str, folder: Path) -> int:
-    """Runs a page in the folder; returns how many outputs agree."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.documents.lessons.page_runner", str(ROOT / "docs" / page)],
-        cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "XLAPY_FLAGS": f"{os.environ.get('XLAPY_FLAGS', '')} --max_isa=AVX2",
-        },
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout.split()[-1])
+LONG = {"read-stablehlo-from-jax-export", "reduce-a-failing-module"}
+"""Pages that start many processes, or JAX."""
 
 
-@pytest.mark.parametrize("name", HOW_TO)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in HOW_TO]
+)
 def test_the_page_prints_what_it_shows(name: str, tmp_path: Path) -> None:
-    assert check(f"how-to/{name}.md", tmp_path) == HOW_TO[name]
+    assert check_page(f"how-to/{name}.md", tmp_path) == HOW_TO[name]
 
 
 def test_blocks_of_a_page() -> None:
@@ -81,4 +66,13 @@ def test_dots_stand_for_words_and_lines() -> None:
 def test_a_page_that_shows_another_output_fails(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("```python\nprint(1)\n```\n\n```text\n2\n```\n")
     with pytest.raises(AssertionError, match=r"print\(1\)"):
-        check(str(tmp_path / "page.md"), tmp_path)
+        check_page(str(tmp_path / "page.md"), tmp_path)
+
+
+def test_only_words_count_where_figures_differ() -> None:
+    page = "```sh\nxlapy profile m\n```\n\n```text (figures differ)\n2 runs: 3.5 ms\ndot    L2  40% 1.0\nadd 7\n```\n"
+    (block,) = blocks(page)
+    assert block.output is not None
+    assert agrees(block.output, "20 runs: 12 us\nadd 100\ndot memory\n")
+    assert not agrees(block.output, "20 runs: 12 us\nadd 100\ntanh memory\n")
+    assert not agrees(block.output, "20 runs: 12 us\nadd 100\n")
