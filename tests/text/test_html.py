@@ -131,5 +131,13 @@ def test_a_module_that_is_being_built_has_a_form() -> None:
     assert elements(module).text == "empty 1 computations, 0 instructions"
 
 
+def test_a_built_computation_is_shown_as_its_module() -> None:
+    b = xla.XlaBuilder("half")
+    xla.ops.parameter(b, 0, xla.Shape.parse("f32[2]"), "x") * 0.5
+    computation = b.build()
+    assert computation._repr_html_() == computation.module._repr_html_()
+    assert "half (x: f32[2]) -> f32[2] entry, 4 instructions" in elements(computation).text
+
+
 def test_the_html_of_a_small_module_is_small() -> None:
     assert len(xla.parse_hlo(ROWS)._repr_html_()) < 3000

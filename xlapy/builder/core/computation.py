@@ -56,5 +56,9 @@ class XlaComputation:
         """
         return self.module.to_text(**options)
 
+    def _repr_html_(self) -> str:
+        """The module as notebooks show it."""
+        return self.module._repr_html_()
+
     def __repr__(self) -> str:
         return f"<XlaComputation {self.name}: {self.program_shape}>"
