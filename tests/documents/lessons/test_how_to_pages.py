@@ -13,6 +13,7 @@ from tests.documents.lessons.page_runner import agrees, blocks, pattern
 HOW_TO = {
     "call-native-code-from-a-program": 1,
     "call-python-from-a-program": 3,
+    "coming-from-xla-client": 1,
     "compare-two-modules": 2,
     "compare-with-xla": 3,
     "compile-once-and-cache": 1,
