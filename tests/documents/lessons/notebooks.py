@@ -3,6 +3,8 @@
     python -m tests.documents.lessons.notebooks docs/tutorials/notebooks/hlo-interactively.ipynb            # compares
     python -m tests.documents.lessons.notebooks --write docs/tutorials/notebooks/hlo-interactively.ipynb    # stores
 
+Storing also writes the page `hlo-interactively.md` of the site, which has the cells with their outputs.
+
 Cells are plain Python without commands of IPython, so no kernel is needed. The last expression of a cell is shown as
 Jupyter does it: as text and, if the value has `_repr_html_`, as HTML.
 """
@@ -64,6 +66,25 @@ def store(notebook: dict[str, Any], outputs: list[list[dict[str, Any]]]) -> None
         cell["outputs"], cell["execution_count"] = made, number
 
 
+def page_of(notebook: dict[str, Any], name: str) -> str:
+    """Returns the page of a site that shows a notebook: its text, its code, and its outputs as text or HTML."""
+    parts: list[str] = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            language, shown = ("{raw} html", data["text/html"]) if "text/html" in data else ("text", _text(output))
+            parts.append(f"```{language}\n{''.join(shown).strip()}\n```")
+    parts.insert(1, f"[This page as a notebook for Jupyter]({name}.ipynb).")
+    return "\n\n".join(parts) + "\n"
+
+
+def _text(output: dict[str, Any]) -> list[str]:
+    lines: list[str] = output["text"] if "text" in output else output["data"]["text/plain"]
+    return lines
+
+
 def comparable(outputs: list[dict[str, Any]]) -> str:
     return _CODE_SIZE.sub("code", json.dumps(outputs, sort_keys=True))
 
@@ -76,6 +97,7 @@ def main(arguments: list[str]) -> int:
     if "--write" in arguments:
         store(notebook, outputs)
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
+        path.with_suffix(".md").write_text(page_of(notebook, path.stem))
         return 0
     differ = [
         "".join(cell["source"]) + "\nmade\n" + json.dumps(made, indent=1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.documents.lessons.notebooks import code_cells, comparable, run_cell, run_notebook
+from tests.documents.lessons.notebooks import code_cells, comparable, page_of, run_cell, run_notebook
 from tests.documents.lessons.page_runner import ROOT
 
 FOLDER = ROOT / "docs" / "tutorials" / "notebooks"
@@ -23,9 +23,28 @@ def read(name: str) -> dict[str, Any]:
     return notebook
 
 
-def test_all_notebooks_are_listed() -> None:
+def test_each_notebook_has_an_up_to_date_page() -> None:
     assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == NAMES
-    assert all(f"({name}.ipynb)" in (FOLDER / "index.md").read_text() for name in NAMES)
+    for name in NAMES:
+        assert (FOLDER / f"{name}.md").read_text() == page_of(read(name), name)
+
+
+def test_a_page_shows_text_code_and_outputs() -> None:
+    shown = {"data": {"text/plain": ["<M>"], "text/html": ["<b>\n", "M</b>"]}}
+    notebook = {
+        "cells": [
+            {"cell_type": "markdown", "source": ["# A\n", "b"]},
+            {
+                "cell_type": "code",
+                "source": ["x"],
+                "outputs": [{"text": ["1\n"]}, shown, {"data": {"text/plain": ["2"]}}],
+            },
+        ]
+    }
+    assert page_of(notebook, "a") == (
+        "# A\nb\n\n[This page as a notebook for Jupyter](a.ipynb).\n\n```python\nx\n```\n\n```text\n1\n```\n\n"
+        "```{raw} html\n<b>\nM</b>\n```\n\n```text\n2\n```\n"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
