@@ -10,6 +10,7 @@ import click
 from xlapy.runtime.system_memory import format_bytes
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, read_program, write_file
+from xlapy.tools.loading import load_option
 from xlapy.tools.run.devices import compile_for_devices
 
 
@@ -31,6 +32,7 @@ from xlapy.tools.run.devices import compile_for_devices
 @click.option(
     "--donate", multiple=True, type=int, metavar="NUMBER", help="A parameter whose buffer the program may overwrite."
 )
+@load_option("targets of custom calls")
 @elided_constants_option
 def compile(
     file: str,

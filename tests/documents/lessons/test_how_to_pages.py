@@ -12,7 +12,7 @@ from tests.documents.lessons.page_runner import agrees, blocks, pattern
 
 HOW_TO = {
     "call-native-code-from-a-program": 1,
-    "call-python-from-a-program": 3,
+    "call-python-from-a-program": 4,
     "coming-from-xla-client": 1,
     "compare-two-modules": 2,
     "compare-with-xla": 3,
@@ -77,3 +77,11 @@ def test_only_words_count_where_figures_differ() -> None:
     assert agrees(block.output, "20 runs: 12 us\nadd 100\ndot memory\n")
     assert not agrees(block.output, "20 runs: 12 us\nadd 100\ntanh memory\n")
     assert not agrees(block.output, "20 runs: 12 us\nadd 100\n")
+
+
+def test_codes_of_errors_count_only_if_they_are_shown() -> None:
+    (plain,) = blocks("```sh\nxlapy opt a\n```\n\n```text\nxlapy: wrong\n```\n")
+    (coded,) = blocks("```sh\nxlapy opt a\n```\n\n```text\nxlapy: wrong [E1203]\n```\n")
+    assert plain.output is not None and coded.output is not None
+    assert agrees(plain.output, "xlapy: wrong [E1204]\n") and agrees(plain.output, "xlapy: wrong\n")
+    assert agrees(coded.output, "xlapy: wrong [E1203]\n") and not agrees(coded.output, "xlapy: wrong [E1204]\n")

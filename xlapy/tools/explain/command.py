@@ -26,6 +26,7 @@ from xlapy.text.describe import framework_name_of, kind_of, line_of
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.explain.instruction_tracker import InstructionTracker
 from xlapy.tools.files import check_writable, read_program, write_file
+from xlapy.tools.loading import load_option
 from xlapy.tools.memory import program_memory, value_lines
 from xlapy.tools.native_forms import KernelForm, NativeForms, compiled_for_cpu, native_forms
 
@@ -48,6 +49,7 @@ class Section:
     "--html", "page", type=click.Path(dir_okay=False), help="Write an HTML page with full listings instead of text."
 )
 @click.option("--full", is_flag=True, help=f"Print full listings instead of their first {LINES} lines.")
+@load_option("targets of custom calls")
 @elided_constants_option
 def explain(arguments: tuple[str, ...], page: str | None, full: bool, elided_constants: str) -> None:
     """Explain what the CPU compiler does with the instruction NAME of FILE (HLO or StableHLO; - for standard input).

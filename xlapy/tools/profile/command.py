@@ -10,6 +10,7 @@ from rich.console import Console
 from xlapy.runtime import platform_names
 from xlapy.tools.elided_constants import elided_constants_option
 from xlapy.tools.files import check_writable, write_file
+from xlapy.tools.loading import load_option
 from xlapy.tools.profile.measuring import compiled_form, traced
 from xlapy.tools.profile.page import profile_page
 from xlapy.tools.profile.report import print_rows, print_shares
@@ -63,6 +64,7 @@ WIDTH = 160
     help="Write the timeline of one run, for ui.perfetto.dev or chrome://tracing.",
 )
 @click.option("--remeasure", is_flag=True, help="Measure the peak rates of the machine again.")
+@load_option("platforms and targets of custom calls")
 @elided_constants_option
 def profile(
     file: str,

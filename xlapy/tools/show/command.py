@@ -9,6 +9,7 @@ from xlapy.runtime import Executable
 from xlapy.runtime.backends.cpu import CpuProgram
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, read_program, write_file
+from xlapy.tools.loading import load_option
 from xlapy.tools.native_forms import NativeForms, forms_of, native_forms
 from xlapy.tools.profile.report import Profile
 from xlapy.tools.profile.session import profile_of, session_of
@@ -46,6 +47,7 @@ from xlapy.tools.show.tree import tree_lines
     metavar="SEED",
     help="Seed of random arguments; 0 if there is no input.",
 )
+@load_option("targets of custom calls")
 @elided_constants_option
 def show(
     file: str,

@@ -16,6 +16,7 @@ from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, read_arguments, read_program, write_file
 from xlapy.tools.formats import STABLEHLO_FORMATS, Format, format_of_name, write_module
+from xlapy.tools.loading import load_option
 from xlapy.tools.tune.annotation import module_with_plans
 from xlapy.tools.tune.report import print_report, report_json
 from xlapy.tools.tune.search import Settings
@@ -63,6 +64,7 @@ WIDTH = 160
     help="The least part of a kernel's time that another plan must save.",
 )
 @click.option("--json", "report", type=click.Path(dir_okay=False), help="Write all trials and times to this file.")
+@load_option("targets of custom calls")
 @elided_constants_option
 def tune(
     file: str,
