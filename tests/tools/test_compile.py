@@ -91,7 +91,8 @@ def test_the_cache_is_listed_measured_and_emptied(folder, capsys, monkeypatch):
     assert name == "axpy" and list((folder / "cache").glob(f"{key}*.xla"))
     assert printed(capsys, "cache", "size").startswith("1 programs, ")
     assert printed(capsys, "cache", "clear") == "removed 1 programs\n"
-    assert printed(capsys, "cache", "--dir", str(folder / "cache"), "list") == ""
+    for arguments in (["--dir", str(folder / "cache"), "list"], ["list", "--dir", str(folder / "cache")]):
+        assert printed(capsys, "cache", *arguments) == ""
 
 
 def test_no_cache(folder, capsys):
@@ -99,3 +100,4 @@ def test_no_cache(folder, capsys):
     (folder / "open").mkdir(mode=0o755)
     (folder / "open").chmod(0o755)
     assert "has mode 0755" in refused(capsys, "cache", "--dir", str(folder / "open"), "size")
+    assert "has mode 0755" in refused(capsys, "cache", "clear", "--dir", str(folder / "open"))

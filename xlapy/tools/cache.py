@@ -16,6 +16,20 @@ from xlapy.runtime.storage.compile_cache import CompileCache, named_cache
 from xlapy.runtime.system_memory import format_bytes
 
 
+def _choose(context: click.Context, _: click.Parameter, folder: str | None) -> None:
+    """Replaces the directory of the group by that of its command."""
+    context.obj = folder or context.obj
+
+
+_dir_option = click.option(
+    "--dir",
+    type=click.Path(file_okay=False),
+    expose_value=False,
+    callback=_choose,
+    help="The directory; default: the flag cache_dir.",
+)
+
+
 @click.group()
 @click.option("--dir", "folder", type=click.Path(file_okay=False), help="The directory; default: the flag cache_dir.")
 @click.pass_context
@@ -34,6 +48,7 @@ def _cache(folder: str | None) -> CompileCache:
 
 
 @cache.command("list")
+@_dir_option
 @click.pass_obj
 def list_(folder: str | None) -> None:
     """List the programs, most recently used first."""
@@ -44,6 +59,7 @@ def list_(folder: str | None) -> None:
 
 
 @cache.command()
+@_dir_option
 @click.pass_obj
 def size(folder: str | None) -> None:
     """Print the number of programs and their total size."""
@@ -54,6 +70,7 @@ def size(folder: str | None) -> None:
 
 
 @cache.command()
+@_dir_option
 @click.pass_obj
 def clear(folder: str | None) -> None:
     """Remove all programs."""
