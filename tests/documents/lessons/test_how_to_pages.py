@@ -29,7 +29,7 @@ HOW_TO = {
     "save-and-load-a-compiled-program": 2,
     "see-the-machine-code-of-a-kernel": 3,
     "see-the-value-of-an-instruction": 3,
-    "set-flags": 3,
+    "set-flags": 2,
     "tune-a-program": 3,
 }
 """The number of outputs that each page shows."""
