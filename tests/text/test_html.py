@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import xlapy as xla
+from xlapy import opcodes
 from xlapy.hlo import edit
 from xlapy.text.html import MAX_INSTRUCTIONS, MAX_LINE_LENGTH, escape, module_to_html
 
@@ -127,8 +128,10 @@ def test_long_lines_are_cut() -> None:
 def test_a_module_that_is_being_built_has_a_form() -> None:
     module = xla.Module("empty")
     assert elements(module).text == "empty 0 computations, 0 instructions"
-    edit.add_computation(module, "main")
-    assert elements(module).text == "empty 1 computations, 0 instructions"
+    entry = edit.add_computation(module, "main", entry=True)
+    assert elements(module).text == "empty 1 computations, 0 instructionsmain  entry, 0 instructions"
+    edit.create(entry, opcodes.PARTITION_ID)
+    assert elements(module).text.endswith("entry, 1 instructionspartition-id = u32[] partition-id()")
 
 
 def test_a_built_computation_is_shown_as_its_module() -> None:

@@ -61,11 +61,12 @@ def _computations(module: Module) -> Iterator[str]:
 
 
 def _computation(computation: Computation, room: int) -> str:
-    instructions = post_order(computation)
+    has_root = computation.root is not None  # else it is being built
+    instructions = post_order(computation) if has_root else list(computation)
     lines = [_line(instruction) for instruction in instructions[:room]]
     if len(instructions) > room:
         lines.append(f"<span class='q'>... {len(instructions) - room} more instructions</span>")
-    signature = shorten(computation.program_shape.to_text())
+    signature = shorten(computation.program_shape.to_text()) if has_root else ""
     summary = (
         f"<b>{escape(computation.name)}</b> <span class='s'>{escape(signature)}</span> "
         f"<span class='q'>{escape(kind_of(computation))}, {len(computation)} instructions</span>"
