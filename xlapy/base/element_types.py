@@ -321,6 +321,11 @@ ARRAY_TYPES: tuple[PrimitiveType, ...] = tuple(t for t in ALL_TYPES if t.is_arra
 """The element types that an array may have."""
 
 
+def float_format_of(dtype: Any) -> FloatFormat:
+    """The format of the numbers of a floating-point or complex dtype. Raises InvalidArgumentError for other dtypes."""
+    return PrimitiveType.from_dtype(dtype).component_type.float_format
+
+
 def as_dtype(dtype: Any) -> np.dtype[Any] | None:
     """The NumPy dtype that a caller asks for; None stays None. Raises ArgumentTypeError if NumPy has no such dtype."""
     try:

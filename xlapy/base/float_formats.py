@@ -27,7 +27,7 @@ class SpecialValues(Enum):
     FINITE = "finite only"
     """There are neither infinities nor NaN."""
     FNU = "finite, NaN, unsigned"
-    """There is no sign bit, no zero and no infinity. NaN has all bits set."""
+    """There is no sign bit and no infinity. NaN has all bits set. Without mantissa bits, there is no zero either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,11 @@ class FloatFormat:
         return self.special_values not in (SpecialValues.FNUZ, SpecialValues.FNU)
 
     @property
+    def has_zero(self) -> bool:
+        """Whether the format has a zero, and with it subnormal numbers."""
+        return self.is_signed or self.mantissa_bits > 0
+
+    @property
     def nan_payload_bits(self) -> int:
         """Bits that tell NaNs of one sign apart; 0 if there is at most one NaN of each sign."""
         return self.mantissa_bits if self.special_values is SpecialValues.IEEE else 0
@@ -134,7 +139,7 @@ class FloatFormat:
     @property
     def min_exponent(self) -> int:
         """The exponent e of the smallest normal number 2**e."""
-        return 1 - self.bias if self.is_signed else -self.bias
+        return 1 - self.bias if self.has_zero else -self.bias
 
     @property
     def max_exponent(self) -> int:
@@ -154,8 +159,10 @@ class FloatFormat:
 
     @property
     def lowest(self) -> float:
-        """The least finite number: the negative of the largest, or the smallest positive one if there is no sign."""
-        return -self.largest if self.is_signed else self.smallest_normal
+        """The least finite number: the negative of the largest, or without a sign, zero or the smallest number."""
+        if self.is_signed:
+            return -self.largest
+        return 0.0 if self.has_zero else self.smallest_normal
 
     @property
     def smallest_normal(self) -> float:
@@ -166,6 +173,11 @@ class FloatFormat:
     def smallest_subnormal(self) -> float:
         """The smallest positive number; the smallest normal one if the format has no subnormal numbers."""
         return math.ldexp(1.0, self.min_exponent - self.mantissa_bits)
+
+    @property
+    def epsilon(self) -> float:
+        """The distance from 1 to the next larger number."""
+        return math.ldexp(1.0, -self.mantissa_bits)
 
     # -- decimal digits
 

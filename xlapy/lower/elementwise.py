@@ -190,7 +190,7 @@ def total_order_key(builder: Builder, value: Value, t: PrimitiveType) -> Value:
     In a type without -0, the only NaN is the smallest.
     """
     bits = builder.bitcast(value, integer_type(value.type.bits))
-    if t.name.endswith("FNUZ"):
+    if t.float_format.is_signed and not t.float_format.has_negative_zero:
         least = builder.constant(bits.type, -1)
         bits = builder.select(builder.compare("uno", value, value), least, bits)
     flipped = builder.binary("xor", bits, builder.constant(bits.type, 2 ** (bits.type.bits - 1) - 1))

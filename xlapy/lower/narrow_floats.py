@@ -68,6 +68,8 @@ def encode(builder: Builder, value: Value, t: PrimitiveType) -> Value:
     if not f.has_negative_zero:
         code = builder.select(builder.compare("eq", magnitude, _int(builder, 0)), magnitude, code)
     is_nan = builder.compare("uno", value, value)
+    if not f.is_signed:
+        is_nan = builder.binary("or", is_nan, builder.compare("olt", value, builder.zero(F32)))
     nan = builder.binary("xor", sign, _int(builder, f.sign_mask if f.nan_code is None else f.nan_code))
     if f.nan_code == f.sign_mask:
         nan = _int(builder, f.sign_mask)

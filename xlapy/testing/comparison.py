@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from xlapy.base.element_types import float_format_of
 from xlapy.testing.random_values import is_integer
 
 Array = np.ndarray[Any, Any]
@@ -148,7 +148,7 @@ def assert_close(
     with np.errstate(invalid="ignore"):  # the cast of a signaling NaN is valid
         bound = max_errors(right, dtype, rule, terms=terms, magnitude=magnitude)
         if TOLERANCES[rule].sums and flush_denormals and is_inexact(dtype):
-            bound = bound + terms * float(_finfo(dtype).smallest_normal)  # each term may have been flushed
+            bound = bound + terms * float_format_of(dtype).smallest_normal  # each term may have been flushed
         _assert_arrays(left, right, dtype, rule, bound, flush_denormals, where)
 
 
@@ -242,7 +242,7 @@ def flushed(values: Array) -> Array:
     if values.dtype.kind != "c":
         size = np.abs(values if values.dtype.isbuiltin else values.astype(np.float64))
         with np.errstate(invalid="ignore"):  # comparisons of NaN, of which ml_dtypes warns
-            denormal = (size < float(_finfo(values.dtype).smallest_normal)) & (size > 0)
+            denormal = (size < float_format_of(values.dtype).smallest_normal) & (size > 0)
         return (
             np.where(denormal, np.copysign(0.0, _widened(values)).astype(values.dtype), values)
             if np.any(denormal)
@@ -280,7 +280,7 @@ def _assert_arrays(
         bad, measure = _exceeds(actual, expected, dtype, bound, flush)
         note = f"within {np.max(bound, initial=0.0):.3g} of each other"
     elif dtype.kind == "c" and tolerance.ulps_of(dtype):
-        bad, measure = _exceeds(actual, expected, dtype, bound + float(_finfo(dtype).smallest_subnormal), flush)
+        bad, measure = _exceeds(actual, expected, dtype, bound + float_format_of(dtype).smallest_subnormal, flush)
         note = f"within {tolerance.ulps_of(dtype):g} eps of |expected|"
     else:
         measure = _max_part_distance(actual, expected, dtype, flush)
@@ -326,7 +326,7 @@ def _exceeds(actual: Array, expected: Array, dtype: np.dtype[Any], limit: Any, f
     distance = _absolute_distance(_widened(actual), _widened(expected))
     if not flush:
         return distance > limit, distance
-    return distance > np.asarray(limit) + 2 * float(_finfo(dtype).smallest_normal), distance
+    return distance > np.asarray(limit) + 2 * float_format_of(dtype).smallest_normal, distance
 
 
 def _absolute_distance(got: Array, want: Array) -> Array:
@@ -377,11 +377,11 @@ def _distance_without_flushing(got: Array, want: Array, dtype: np.dtype[Any]) ->
 def units_in_last_place(values: Array, dtype: np.dtype[Any]) -> Array:
     """Returns the distance of numbers of a type from the next larger one of their binade, in the type of `values`; that
     of 1 for values that are not finite."""
-    finfo = _finfo(dtype)
+    float_format = float_format_of(dtype)
     _, exponents = np.frexp(np.where(np.isfinite(values), values, 1))
-    smallest = int(np.frexp(float(finfo.smallest_normal))[1])
+    smallest = int(np.frexp(float_format.smallest_normal)[1])
     # frexp's mantissa is in [0.5, 1), so the leading bit of a number has the weight 2^(exponent - 1)
-    return np.asarray(np.ldexp(np.ones_like(values), np.maximum(exponents, smallest) - 1 - int(finfo.nmant)))
+    return np.asarray(np.ldexp(np.ones_like(values), np.maximum(exponents, smallest) - 1 - float_format.mantissa_bits))
 
 
 def _clip_to_range(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -389,13 +389,13 @@ def _clip_to_range(values: Array, dtype: np.dtype[Any]) -> Array:
 
     float64 has such a power of two only on platforms whose long double is wider.
     """
-    edge = np.ldexp(values.dtype.type(1), int(np.frexp(float(_finfo(dtype).max))[1]))
+    edge = np.ldexp(values.dtype.type(1), int(np.frexp(float_format_of(dtype).largest)[1]))
     return np.clip(values, -edge, edge)
 
 
 def _flushed(values: Array, dtype: np.dtype[Any]) -> Array:
     return np.where(
-        np.abs(values) < float(_finfo(dtype).smallest_normal),
+        np.abs(values) < float_format_of(dtype).smallest_normal,
         np.copysign(values.dtype.type(0), values),
         values,
     )
@@ -420,12 +420,8 @@ def _integers(values: Array) -> Array:
     return values if values.dtype.kind == "b" else values.astype(np.uint64 if unsigned else np.int64)
 
 
-def _finfo(dtype: np.dtype[Any]) -> Any:
-    return ml_dtypes.finfo(dtype)
-
-
 def _epsilon(dtype: np.dtype[Any]) -> float:
-    return float(_finfo(dtype).eps)
+    return float_format_of(dtype).epsilon
 
 
 def _describe(value: Any) -> str:

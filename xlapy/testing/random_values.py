@@ -12,6 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from xlapy.base.element_types import float_format_of
+
 _ELEMENTS_PER_SPECIAL_VALUE = 8
 
 
@@ -49,8 +51,8 @@ def special_values(dtype: Any, denormals: bool = False) -> np.ndarray[Any, Any]:
     if is_integer(target):
         low, high = _limits(target)
         return np.array(sorted({low, low + 1, -1 if low < 0 else 0, 0, 1, high - 1, high}), dtype=object).astype(target)
-    finfo = ml_dtypes.finfo(target)
-    normal, largest = float(finfo.smallest_normal), float(finfo.max)
+    float_format = float_format_of(target)
+    normal, largest = float_format.smallest_normal, float_format.largest
     values = [
         0.0,
         -0.0,
@@ -65,7 +67,7 @@ def special_values(dtype: Any, denormals: bool = False) -> np.ndarray[Any, Any]:
         float("nan"),
     ]
     if denormals:
-        values += [float(finfo.smallest_subnormal), -float(finfo.smallest_subnormal), normal / 2]
+        values += [float_format.smallest_subnormal, -float_format.smallest_subnormal, normal / 2]
     with np.errstate(all="ignore"):
         return np.array(values, np.float64).astype(target)
 
@@ -100,12 +102,12 @@ def _random_floats(
     if special:
         exponents = rng.integers(-8, 9, shape)
         values = np.ldexp(values, np.where(rng.random(shape) < 0.5, exponents, 0))
-    finfo = ml_dtypes.finfo(target)
-    if float(finfo.min) > 0:  # scales, which have no sign
+    float_format = float_format_of(target)
+    if not float_format.is_signed:  # scales
         values = np.abs(values)
-    values = np.clip(values, float(finfo.min), float(finfo.max))
+    values = np.clip(values, float_format.lowest, float_format.largest)
     if not denormals:
-        values = np.where(np.abs(values) < float(finfo.smallest_normal), float(finfo.smallest_normal), values)
+        values = np.where(np.abs(values) < float_format.smallest_normal, float_format.smallest_normal, values)
     with np.errstate(all="ignore"):
         array = np.asarray(values.astype(target))
     return _insert_special_values(array, special_values(target, denormals), rng) if special else array

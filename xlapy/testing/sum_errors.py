@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from xlapy.base.element_types import C128, F64, PrimitiveType
+from xlapy.base.element_types import C128, F64, PrimitiveType, float_format_of
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter import Context, DynamicArray, rule_of
@@ -170,4 +169,4 @@ def cannot_overflow(magnitude: Array, result: np.dtype[Any]) -> Array:
     """Whether a sum of absolute values cannot overflow, so that the order of its terms does not matter."""
     if not _is_inexact(result):
         return np.ones(np.shape(magnitude), np.bool_)
-    return np.abs(magnitude.astype(np.complex128)) < float(ml_dtypes.finfo(result).max) / 2
+    return np.abs(magnitude.astype(np.complex128)) < float_format_of(result).largest / 2

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from xlapy.base.element_types import PrimitiveType
+from xlapy.base.element_types import PrimitiveType, float_format_of
 from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import native_opcodes
@@ -114,7 +113,7 @@ def without_denormals(array: Array) -> Array:
     t = PrimitiveType.from_dtype(array.dtype)
     if not t.is_floating or t.bits <= 8:
         return array
-    smallest = float(ml_dtypes.finfo(array.dtype).smallest_normal)
+    smallest = float_format_of(array.dtype).smallest_normal
     size = np.abs(array.astype(np.float64))
     return np.where((size < smallest) & (size > 0), np.zeros((), array.dtype), array)
 

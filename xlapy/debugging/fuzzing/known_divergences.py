@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PRED, PrimitiveType
+from xlapy.base.element_types import ARRAY_TYPES, F8E8M0FNU, PRED, PrimitiveType, float_format_of
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
@@ -28,6 +27,7 @@ from xlapy.opcodes.elementwise import CompareAttributes, ReducePrecisionAttribut
 from xlapy.opcodes.normalization import BatchNormAttributes
 from xlapy.opcodes.reduction import ScanAttributes, WindowAttributes
 from xlapy.testing.comparison import rule_of_operation
+from xlapy.testing.samples.sample import RARE_TYPES
 from xlapy.testing.sum_errors import Step
 
 Array = np.ndarray[Any, Any]
@@ -58,7 +58,7 @@ NOT_EXECUTABLE = frozenset(
         "sinh",
     }
 )
-TYPES = tuple(t for t in ARRAY_TYPES if t.name not in ("S1", "U1", "F6E3M2FN", "F6E2M3FN"))
+TYPES = tuple(t for t in ARRAY_TYPES if t.text not in RARE_TYPES)
 """The element types that XLA:CPU computes with."""
 
 
@@ -98,7 +98,7 @@ def without_small_numbers(array: Array) -> Array:
     if not t.is_floating:
         return array
     size = np.abs(array.astype(np.float64))
-    smallest = float(ml_dtypes.finfo(array.dtype).smallest_normal)
+    smallest = float_format_of(array.dtype).smallest_normal
     if is_fragile(t):
         return np.where(size < 8 * smallest, np.ones((), array.dtype), array)
     return np.where((size < smallest) & (size > 0), np.zeros((), array.dtype), array)
@@ -368,7 +368,7 @@ def _variance_cancels(step: Step) -> bool:
     """Whether the root that a batch norm divides by is hardly more than the errors of its variance."""
     squares = np.max(np.abs(step.operands[0].astype(np.float64)), initial=0.0) ** 2
     variance = np.min(step.value[2].astype(np.float64), initial=np.inf)
-    error = 256 * float(ml_dtypes.finfo(step.operands[0].dtype).eps) * squares
+    error = 256 * float_format_of(step.operands[0].dtype).epsilon * squares
     return bool(variance + step.instruction.attributes_as(BatchNormAttributes).epsilon < error)
 
 
@@ -388,6 +388,6 @@ def _wide_range(arrays: Sequence[Array]) -> bool:
         size = np.abs(array.astype(np.complex128))
         size = size[np.isfinite(size) & (size > 0)]
         part = array.real.dtype if array.dtype.kind == "c" else array.dtype
-        if np.abs(np.log2(size)).sum() > -np.log2(float(ml_dtypes.finfo(part).smallest_normal)) - 2:
+        if np.abs(np.log2(size)).sum() > -np.log2(float_format_of(part).smallest_normal) - 2:
             return True
     return False

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from xlapy.base.element_types import ARRAY_TYPES, PrimitiveType
-from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB, Sample
+from xlapy.testing.samples.sample import NEWER_THAN_JAXLIB, RARE_TYPES, Sample
 
-_RARE_INTEGERS = ("s1", "u1")
-_RARE_FLOATS = ("f6e2m3fn", "f6e3m2fn")
+_RARE_INTEGERS = tuple(t.text for t in ARRAY_TYPES if t.text in RARE_TYPES and t.is_integral)
+_RARE_FLOATS = tuple(t.text for t in ARRAY_TYPES if t.text in RARE_TYPES and t.is_floating)
 
 
 def _types(belongs: Callable[[PrimitiveType], bool]) -> tuple[str, ...]:
     """Returns the spellings of the element types of one kind that XLA:CPU runs; narrower types come first."""
-    found = [t for t in ARRAY_TYPES if belongs(t) and t.text not in _RARE_INTEGERS + _RARE_FLOATS]
+    found = [t for t in ARRAY_TYPES if belongs(t) and t.text not in RARE_TYPES]
     return tuple([t.text for t in sorted(found, key=_width_and_name)])
 
 

@@ -31,8 +31,16 @@ FAMILIES = (
 )
 """The families of operations. Each has a file of samples, and a file in the folder of every consumer."""
 
-ELEMENT_TYPES = tuple(t.text for t in ARRAY_TYPES if t.text not in ("s1", "u1", "f6e2m3fn", "f6e3m2fn"))
-"""The array element types, except those that jaxlib cannot represent as constants or XLA:CPU cannot run."""
+RARE_TYPES = (
+    "s1",
+    "u1",
+    "f6e2m3fn",
+    "f6e3m2fn",
+)
+"""The element types that jaxlib cannot represent as constants, or XLA:CPU cannot run."""
+
+ELEMENT_TYPES = tuple(t.text for t in ARRAY_TYPES if t.text not in RARE_TYPES)
+"""The other array element types."""
 
 NEWER_THAN_JAXLIB = "newer than jaxlib 0.10.2"
 """The note of samples that the installed jaxlib cannot parse."""
