@@ -50,6 +50,7 @@ def test_special_values_are_those_of_all_codes(element_type: PrimitiveType) -> N
     assert fmt.is_signed == bool((finite < 0).any())
     assert fmt.has_nan == bool(np.isnan(values).any())
     assert fmt.has_infinity == bool(np.isinf(values).any())
+    assert fmt.has_zero == bool((values == 0).any())
     assert fmt.has_negative_zero == bool(((values == 0) & np.signbit(values)).any())
     assert values[fmt.largest_code] == finite.max() == fmt.largest
     assert finite.min() == fmt.lowest
@@ -69,8 +70,8 @@ def test_fields_encode_the_value_of_every_finite_code(element_type: PrimitiveTyp
     for code in np.flatnonzero(np.isfinite(values)).tolist():
         exponent = (code & fmt.magnitude_mask) >> fmt.mantissa_bits
         mantissa = code & ((1 << fmt.mantissa_bits) - 1)
-        leading = (1 << fmt.mantissa_bits) if exponent or not fmt.is_signed else 0
-        power = max(exponent, 1) if fmt.is_signed else exponent
+        leading = (1 << fmt.mantissa_bits) if exponent or not fmt.has_zero else 0
+        power = max(exponent, 1) if fmt.has_zero else exponent
         magnitude = math.ldexp(leading + mantissa, power - fmt.bias - fmt.mantissa_bits)
         assert values[code] == (-magnitude if code & fmt.sign_mask else magnitude), hex(code)
 

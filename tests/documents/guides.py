@@ -1,7 +1,7 @@
 """Follows a guide: applies the files on its page to a copy of the repository, and runs its commands there.
 
 A block with a title is a file of the copy. A file that does not exist is created; to one that exists, the block is
-appended, or inserted after the line that `after` gives:
+appended, or inserted after the line that `after` gives, or before the line of `before`:
 
     ```python title="xlapy/ops.py" after="    sinh,"
     softsign,
@@ -28,16 +28,17 @@ from pathlib import Path
 from tests.documents.pages import ROOT, pattern_of
 
 _BLOCK = re.compile(r"^```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^```$\n?", re.MULTILINE | re.DOTALL)
-_OPTION = re.compile(r' (title|after)="((?:[^"\\]|\\.)*)"')
+_OPTION = re.compile(r' (title|after|before)="((?:[^"\\]|\\.)*)"')
 _COPIED = ("xlapy", "tests", "docs", "examples", "pyproject.toml")
 
 
 @dataclass(frozen=True)
 class FileBlock:
-    """Text that a guide adds to a file: at its end, or after a line."""
+    """Text that a guide adds to a file: at its end, or after or before a line."""
 
     file: str
     after: str
+    before: str
     text: str
 
 
@@ -56,7 +57,7 @@ def steps_of(page: str) -> Iterator[FileBlock | Example]:
     for block, after in zip(blocks, [*blocks[1:], None], strict=True):
         options = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _OPTION.findall(block["options"])}
         if "title" in options:
-            yield FileBlock(options["title"], options.get("after", ""), block["body"])
+            yield FileBlock(options["title"], options.get("after", ""), options.get("before", ""), block["body"])
         elif block["language"] in ("sh", "python") and _shows_output(page, block, after):
             assert after is not None
             yield Example(block["language"], block["body"], after["body"])
@@ -111,11 +112,12 @@ class GuideFollower:
         path = self.folder / block.file
         if path.parent == self.folder / "docs" and not path.exists():  # a page, in whichever folder it is
             (path,) = (self.folder / "docs").rglob(path.name)
-        if block.after:
-            line = f"{block.after}\n"
+        line = block.after or block.before
+        if line:
             text = path.read_text()
-            assert f"\n{line}" in text, f"{block.file} has no line {block.after!r}"
-            path.write_text(text.replace(f"\n{line}", f"\n{line}{block.text}", 1))
+            assert f"\n{line}\n" in text, f"{block.file} has no line {line!r}"
+            lines = f"{line}\n{block.text}" if block.after else f"{block.text}{line}\n"
+            path.write_text(text.replace(f"\n{line}\n", f"\n{lines}", 1))
         elif path.exists():
             path.write_text(f"{path.read_text()}\n\n{block.text}")
         else:

@@ -69,7 +69,9 @@ def encode(builder: Builder, value: Value, t: PrimitiveType) -> Value:
         code = builder.select(builder.compare("eq", magnitude, _int(builder, 0)), magnitude, code)
     is_nan = builder.compare("uno", value, value)
     if not f.is_signed:
-        is_nan = builder.binary("or", is_nan, builder.compare("olt", value, builder.zero(F32)))
+        is_negative = builder.compare("slt", bits, _int(builder, 0))  # also for denormals, which may count as 0
+        is_not_zero = builder.compare("ne", bits, _int(builder, -(1 << 31)))
+        is_nan = builder.binary("or", is_nan, builder.binary("and", is_negative, is_not_zero))
     nan = builder.binary("xor", sign, _int(builder, f.sign_mask if f.nan_code is None else f.nan_code))
     if f.nan_code == f.sign_mask:
         nan = _int(builder, f.sign_mask)
