@@ -17,9 +17,10 @@ from xlapy.base.layout import Layout
 from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal
 from xlapy.base.shape import Shape
+from xlapy.testing.samples.sample import JAXLIB_TYPES
 
 RAW_IN_PROTO = [
-    t for t in ARRAY_TYPES if t.name in ("PRED", "F16", "BF16") or (t.bits <= 8 and not t.name.startswith("F6"))
+    t for t in JAXLIB_TYPES if t.name in ("PRED", "F16", "BF16") or (t.bits <= 8 and not t.name.startswith("F6"))
 ]
 
 

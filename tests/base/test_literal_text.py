@@ -15,8 +15,9 @@ from xlapy.base.errors import ParseError
 from xlapy.base.literal import Literal
 from xlapy.base.literal_parser import parse_literal, parse_shaped_literal
 from xlapy.base.shape import Shape
+from xlapy.testing.samples.sample import JAXLIB_TYPES
 
-FLOATS = [t for t in ARRAY_TYPES if t.is_floating]
+FLOATS = [t for t in JAXLIB_TYPES if t.is_floating]
 
 
 def xla_text(shape: str, text: str) -> str:

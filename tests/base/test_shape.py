@@ -10,7 +10,7 @@ from jax._src.lib import hlo
 
 from tests.raising import raises
 from xlapy.base.cursor import Cursor
-from xlapy.base.element_types import ARRAY_TYPES, BF16, F32, PRED, S4, S32, TOKEN, U8
+from xlapy.base.element_types import BF16, F32, PRED, S4, S32, TOKEN, U8
 from xlapy.base.error_codes.building import python_calls as call_codes
 from xlapy.base.error_codes.formats import hlo_text as text_codes
 from xlapy.base.error_codes.structure import values as value_codes
@@ -19,6 +19,7 @@ from xlapy.base.layout import Layout
 from xlapy.base.shape import Shape, parse_shape, read_shape
 from xlapy.base.shape_fields import MAX_TUPLE_DEPTH, MAX_TUPLE_NODES, UNBOUNDED
 from xlapy.base.shape_syntax import SHAPE_PATTERN
+from xlapy.testing.samples.sample import JAXLIB_TYPES
 
 TEXTS = [
     "f32[]",
@@ -61,7 +62,7 @@ def test_reads_and_prints_as_xla(text):
     assert shape.compatible(Shape.parse(shape.to_text(layout=False)))
 
 
-@pytest.mark.parametrize("type_", ARRAY_TYPES, ids=str)
+@pytest.mark.parametrize("type_", JAXLIB_TYPES, ids=str)
 def test_every_element_type_as_xla(type_):
     shape = Shape.array(type_, (2, 3))
     assert shape.to_text() == xla_text(shape.to_text(layout=False)) == f"{type_}[2,3]{{1,0}}"

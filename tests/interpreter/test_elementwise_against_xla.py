@@ -39,10 +39,11 @@ from xlapy.opcodes.registry import OpDef
 from xlapy.testing.comparison import assert_close, assert_within, rule_of_operation
 from xlapy.testing.random_values import random_array, special_values
 from xlapy.testing.samples import NEWER_THAN_JAXLIB, samples_of
+from xlapy.testing.samples.sample import RARE_TYPES
 
 Array = np.ndarray[Any, Any]
 
-RUNNABLE = [t for t in ARRAY_TYPES if t.name not in ("S1", "U1", "F6E3M2FN", "F6E2M3FN")]
+RUNNABLE = [t for t in ARRAY_TYPES if t.text not in RARE_TYPES]
 REAL = [t for t in RUNNABLE if not t.is_complex]
 FLOATS = [t for t in RUNNABLE if t.is_floating]
 NEWER = [sample.text for sample in samples_of("elementwise") if sample.note == NEWER_THAN_JAXLIB]

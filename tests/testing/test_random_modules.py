@@ -23,13 +23,14 @@ from xlapy.testing.comparison import RULE_OF_OPERATION
 from xlapy.testing.instruction_by_instruction import assert_step, flat_module, steps_of
 from xlapy.testing.random_modules import random_module
 from xlapy.testing.random_modules.module import FAMILIES
+from xlapy.testing.samples.sample import JAXLIB_TYPES
 from xlapy.testing.sum_errors import Step
 from xlapy.text import parse_hlo
 
 SEEDS = range(60)
 SUMS = {name for name, rule in RULE_OF_OPERATION.items() if rule == "accumulation"}
 WHOLE = {"print_large_constants": True}
-JAXLIB_READS = [t for t in ARRAY_TYPES if t is not F8E8M0FNU]
+JAXLIB_READS = [t for t in JAXLIB_TYPES if t is not F8E8M0FNU]
 """Element types whose values jaxlib reads correctly: it reads the smallest number of f8e8m0fnu as the next one."""
 
 

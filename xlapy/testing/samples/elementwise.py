@@ -98,7 +98,8 @@ def _rare(t: str, ops: Sequence[tuple[str, int]]) -> Sample:
         shape = f"{_result_type(op, t)}[5]"
         lines.append(f"r{len(results)} = {shape} {op}({', '.join(('p', 'q')[:arity])})")
         results.append(shape)
-    return _module(f"rare_{t}", [*lines, _tuple_of(results)])
+    note = NEWER_THAN_JAXLIB if RARE_TYPES[t] == NEWER_THAN_JAXLIB else ""
+    return _module(f"rare_{t}", [*lines, _tuple_of(results)], note)
 
 
 _RARE_INTEGER_OPS = [

@@ -31,19 +31,25 @@ FAMILIES = (
 )
 """The families of operations. Each has a file of samples, and a file in the folder of every consumer."""
 
-RARE_TYPES = (
-    "s1",
-    "u1",
-    "f6e2m3fn",
-    "f6e3m2fn",
-)
-"""The element types that jaxlib cannot represent as constants, or XLA:CPU cannot run."""
+NEWER_THAN_JAXLIB = "newer than jaxlib 0.10.2"
+"""The note of samples, and the reason for types, that the installed jaxlib cannot parse."""
+
+NOT_RUN_BY_XLA = "not run by XLA:CPU"
+"""The reason for types that jaxlib cannot represent as constants, or that XLA:CPU does not run."""
+
+RARE_TYPES: dict[str, str] = {
+    "s1": NOT_RUN_BY_XLA,
+    "u1": NOT_RUN_BY_XLA,
+    "f6e2m3fn": NOT_RUN_BY_XLA,
+    "f6e3m2fn": NOT_RUN_BY_XLA,
+}
+"""The array element types that are not compared with XLA:CPU, with the reason."""
+
+JAXLIB_TYPES = tuple(t for t in ARRAY_TYPES if RARE_TYPES.get(t.text) != NEWER_THAN_JAXLIB)
+"""The array element types that the installed jaxlib's parser has."""
 
 ELEMENT_TYPES = tuple(t.text for t in ARRAY_TYPES if t.text not in RARE_TYPES)
-"""The other array element types."""
-
-NEWER_THAN_JAXLIB = "newer than jaxlib 0.10.2"
-"""The note of samples that the installed jaxlib cannot parse."""
+"""The spellings of the array element types that XLA:CPU runs."""
 
 REFUSED_AT_RUN = "refused when it runs"
 """The note of samples that are valid, but that neither XLA:CPU nor the interpreter can run."""
