@@ -20,6 +20,7 @@ HOW_TO = {
     "convert-between-formats": 4,
     "draw-a-graph": 2,
     "find-the-pass-that-breaks-a-program": 2,
+    "get-the-same-bits": 1,
     "limit-memory": 3,
     "pass-arguments-without-copying": 3,
     "read-stablehlo-from-jax-export": 3,
@@ -30,6 +31,7 @@ HOW_TO = {
     "see-the-machine-code-of-a-kernel": 3,
     "see-the-value-of-an-instruction": 3,
     "set-flags": 2,
+    "time-a-program": 2,
     "tune-a-program": 3,
 }
 """The number of outputs that each page shows."""
