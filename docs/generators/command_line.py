@@ -18,7 +18,7 @@ The commands of `xlapy` with their options, as `xlapy COMMAND --help` prints the
 commands themselves. `python -m xlapy` is the same program.
 
 A command that takes a program reads HLO text, HLO protos and StableHLO, as text or bytecode
-([formats](../how-to/interchange.md)), from a file or, for `-`, from standard input.
+([formats](formats.md)), from a file or, for `-`, from standard input.
 
 ```sh (not run)
 xlapy run module.hlo --random 0                  # run on random arguments

@@ -1,4 +1,4 @@
-"""The commands, the program and the message of docs/how-to/interchange.md work and print the output shown."""
+"""What docs/how-to/interchange.md shows works, and docs/reference/formats.md lists all formats and files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import pytest
 from jaxlib.mlir.dialects import stablehlo
 
 from xlapy.base.errors import ParseError
+from xlapy.codegen.tuning import parse_tuning
+from xlapy.cpu.compiler import compile_module
 from xlapy.stablehlo.parse import parse_stablehlo
+from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
 from xlapy.tools.formats import Format, format_of_name
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "interchange.md").read_text()
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "how-to" / "interchange.md").read_text()
+FORMATS = (DOCS / "reference" / "formats.md").read_text()
 MLIR = "func.func @main(%x: tensor<4x3xf32>) -> tensor<4x3xf32> { return %x : tensor<4x3xf32> }"
 
 
@@ -54,8 +59,21 @@ def test_the_message() -> None:
 
 
 def test_the_table_lists_every_format() -> None:
-    rows = re.findall(r"^\| `([a-z-]+)` \| (.*?) \|", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z-]+)` \| (.*?) \|", FORMATS.partition("## Arguments")[0], re.MULTILINE)
     assert [name for name, _ in rows] == [form.value for form in Format]
     for name, endings in rows:
         for ending in re.findall(r"`(\.[a-z.]+)`", endings):
             assert format_of_name(f"x{ending}") is Format(name)
+
+
+def test_the_page_lists_every_file_of_a_compilation() -> None:
+    section = FORMATS.partition("## Files of a compilation")[2].partition("## Tuning files")[0]
+    listed = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (.*?) \|", section, re.MULTILINE)))
+    module = parse_hlo("HloModule m  ENTRY e { x = f32[3] parameter(0)  ROOT y = f32[3] add(x, x) }")
+    assert {name for name in listed if "pass_" not in name} == {*compile_module(module).stages()}
+
+
+def test_the_tuning_file_is_read() -> None:
+    (text,) = re.findall(r"```text\n(\{.*?\})\n```", FORMATS, re.DOTALL)
+    (kernel,) = parse_tuning(text.replace("0f3c...", "0f3c" * 8), "the page")
+    assert (kernel.instructions, kernel.plan.strategy) == ("AVX512_BF16", "direct-gemm")

@@ -15,7 +15,7 @@ HEAD = """# Entries of PJRT's C API
 
 Every entry of the function table of PJRT's C API, and how the plugin implements it.
 
-`JAX_PLATFORMS=xlapy` is a plugin for PJRT's C API, version {version} ([jax.md](../how-to/jax.md)). This page lists
+`JAX_PLATFORMS=xlapy` is a plugin for PJRT's C API, version {version} ([jax.md](../explanation/jax.md)). This page lists
 every entry of the function table `PJRT_Api` and of the layouts extension, and how it is implemented: as a copy of
 fields of a record, in native code, or in Python (native code calls Python in rare cases, too). No entry is missing: one
 that is not supported returns the error `UNIMPLEMENTED` with a reason. Every entry checks `struct_size`, and returns
