@@ -10,22 +10,29 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
 
 class Pages(SphinxDirective):
-    """Lists the pages beside the page that has the directive. The content names those that come first, in order."""
+    """Lists the pages beside the page that has the directive.
+
+    The content names those that come first, in order. With the option `only` it names all. Without, the list goes on
+    with the pages that no other list on the page names.
+    """
 
     has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {"only": directives.flag}
 
     def run(self) -> list[nodes.Node]:
-        folder = Path(self.env.doc2path(self.env.docname)).parent
+        page = Path(self.env.doc2path(self.env.docname))
         self.env.note_reread()
-        names = _names(folder, list(self.content))
+        names = names_of_list(page, list(self.content), only="only" in self.options)
+        folder = page.parent
         items = (_item(name, *title_and_sentence((folder / name).read_text())) for name in names)
         return [*self.parse_text_to_nodes("\n".join(items)), self._toctree(names)]
 
@@ -39,16 +46,24 @@ class Pages(SphinxDirective):
         return nodes.compound("", tree, classes=["toctree-wrapper"])
 
 
-def _names(folder: Path, first: list[str]) -> list[str]:
-    """Returns the pages of a folder, and the indexes of its subfolders, relative to it: those that come first, then the
-    others.
-    """
-    found = sorted([*folder.glob("*.md"), *folder.glob("*/index.md")])
-    names = [path.relative_to(folder).as_posix() for path in found if path != folder / "index.md"]
-    unknown = [name for name in first if name not in names]
+_LISTS = re.compile(r"^```\{pages\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def lists_of(page: Path) -> list[list[str]]:
+    """Returns the pages, and the indexes of subfolders, that each list of a page has, relative to its folder."""
+    blocks = [block.split() for block in _LISTS.findall(page.read_text())]
+    return [names_of_list(page, [n for n in block if n != ":only:"], only=":only:" in block) for block in blocks]
+
+
+def names_of_list(page: Path, named: list[str], *, only: bool) -> list[str]:
+    """Returns the pages of a list that names these."""
+    found = sorted([*page.parent.glob("*.md"), *page.parent.glob("*/index.md")])
+    names = [path.relative_to(page.parent).as_posix() for path in found if path != page]
+    unknown = [name for name in named if name not in names]
     if unknown:
-        raise ValueError(f"{folder} has no page {', '.join(unknown)}")
-    return [*first, *(name for name in names if name not in first)]
+        raise ValueError(f"{page} lists {', '.join(unknown)}, which does not exist")
+    taken = set(" ".join(_LISTS.findall(page.read_text())).split())
+    return named if only else [*named, *(name for name in names if name not in taken)]
 
 
 def _item(name: str, title: str, text: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 import xlapy
 from docs.extensions.markdown_docstrings import restructured
-from docs.extensions.page_lists import _names, title_and_sentence
+from docs.extensions.page_lists import lists_of, title_and_sentence
 from tests.documents.test_links import links
 from xlapy import ops, passes, runtime
 
@@ -28,8 +28,7 @@ def listed(page: Path) -> list[Path]:
     """Returns the pages that a page's directives put into the navigation."""
     text = page.read_text()
     found: list[Path] = []
-    for names in re.findall(r"^```\{pages\}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        found += [page.parent / name for name in _names(page.parent, names.split())]
+    found += [page.parent / name for names in lists_of(page) for name in names]
     for names in re.findall(r"^```\{toctree\}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         given = [name for name in names.split() if not name.startswith(":")]
         found += [path for name in given for path in page.parent.glob(f"{name.removesuffix('.md')}.md")]
@@ -63,13 +62,18 @@ def test_the_first_sentence_of_a_page() -> None:
     assert title_and_sentence("# A title\n\n```sh\nxlapy\n```\n") == ("A title", "")
 
 
-def test_a_list_of_pages_names_existing_ones(tmp_path: Path) -> None:
-    for name in ("index.md", "b.md", "a.md", "c/index.md", "c/d.md"):
+def test_a_list_of_pages(tmp_path: Path) -> None:
+    for name in ("b.md", "a.md", "e.md", "c/index.md", "c/d.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("# T\n")
-    assert _names(tmp_path, ["b.md"]) == ["b.md", "a.md", "c/index.md"]
-    with pytest.raises(ValueError, match=r"has no page x\.md"):
-        _names(tmp_path, ["x.md"])
+    page = tmp_path / "index.md"
+    page.write_text("# T\n\n```{pages}\nb.md\n```\n")
+    assert lists_of(page) == [["b.md", "a.md", "c/index.md", "e.md"]]
+    page.write_text("# T\n\n```{pages}\n:only:\n\ne.md\na.md\n```\n\n## Other\n\n```{pages}\n```\n")
+    assert lists_of(page) == [["e.md", "a.md"], ["b.md", "c/index.md"]]
+    page.write_text("# T\n\n```{pages}\nx.md\n```\n")
+    with pytest.raises(ValueError, match=r"lists x\.md, which does not exist"):
+        lists_of(page)
 
 
 # -- the Python interface

@@ -61,7 +61,7 @@ def pages() -> dict[str, str]:
 
 def index() -> str:
     """Returns the page with a table of the operations of each family."""
-    parts = [_INTRODUCTION.format(count=len(REGISTRY), support=" ".join(map(_support_line, TABLES)))]
+    parts = [_INTRODUCTION.format(count=len(REGISTRY), support=_platforms_of_all())]
     for family in FAMILIES:
         members = sorted((op for op in REGISTRY.values() if op.family == family), key=lambda op: op.name)
         rows = [(f"[{op.name}]({op.name}.md)", op.summary) for op in members]
@@ -69,10 +69,16 @@ def index() -> str:
     return "\n".join(parts)
 
 
-def _support_line(platform: str) -> str:
-    lacking = [op.name for op in REGISTRY.values() if refusal_of(platform, op)]
-    names = f" ({', '.join(f'[{name}]({name}.md)' for name in sorted(lacking))} not)" if lacking else ""
-    return f"{len(REGISTRY) - len(lacking)} of them run on the platform `{platform}`{names}."
+def _platforms_of_all() -> str:
+    """Says how many operations each platform runs, and which ones it does not."""
+    lacking = {platform: [op.name for op in REGISTRY.values() if refusal_of(platform, op)] for platform in TABLES}
+    complete = [f"`{platform}`" for platform, names in lacking.items() if not names]
+    sentences = [f"All of them run on {' and '.join(filter(None, [', '.join(complete[:-1]), complete[-1]]))}."]
+    for platform, names in lacking.items():
+        if names:
+            links = ", ".join(f"[{name}]({name}.md)" for name in sorted(names))
+            sentences.append(f"{len(REGISTRY) - len(names)} of them run on `{platform}` ({links} not).")
+    return " ".join(sentences if complete else sentences[1:])
 
 
 def page(op: OpDef) -> str:
