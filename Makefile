@@ -68,17 +68,11 @@ check: lint types test
 
 # Writes the generated pages of docs/reference.
 docs: $(VENV)/.dev
-	$(BIN)/python -m docs.generate
+	$(BIN)/python -m docs._generate
 
 # Builds the site of the documentation: build/site/index.html. Warnings are errors.
 site: $(VENV)/.dev
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -d build/site-cache docs build/site
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto -d build/site-cache docs build/site
 
 clean:
 	rm -rf $(VENV) jax-tests demo-output fuzz-output bench-output build dist *.egg-info
-
-# The pages of docs/reference whose text has templates in docs/_generate: the operation semantics, and broadcasting.
-.PHONY: reference-pages
-docs: reference-pages
-reference-pages: $(VENV)/.demo
-	$(BIN)/python -m docs._generate

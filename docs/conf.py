@@ -22,7 +22,7 @@ extensions = [
     "markdown_docstrings",
     "page_lists",
 ]
-exclude_patterns = ["extensions", "generators"]
+exclude_patterns = ["_generate", "extensions"]
 linked_pages = ["reference/ops/*"]  # by their index, which is in the navigation
 autodoc_inherit_docstrings = False
 smartquotes = False  # quotes in prose are often quotes of text
@@ -37,7 +37,7 @@ autodoc_default_options = {"members": True, "undoc-members": True, "special-memb
 maximum_signature_line_length = 100
 python_use_unqualified_type_names = True
 add_module_names = False
-toc_object_entries_show_parents = "hide"
+toc_object_entries = False  # every page has the navigation, which would have all methods: half of the build's time
 
 html_theme = "furo"
 html_title = f"xlapy {VERSION}"

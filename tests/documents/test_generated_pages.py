@@ -1,22 +1,29 @@
-"""Every generated page of docs/reference is the output of `make docs`."""
+"""The pages that show tables of the code are the output of `make docs`."""
 
 from __future__ import annotations
 
-from docs.generate import REFERENCE, pages, write
+from pathlib import Path
+
+from docs._generate.__main__ import write
+from docs._generate.pages import ROOT
+from docs._generate.tables import OPERATIONS, tables
 
 
 def test_the_pages_are_up_to_date() -> None:
-    written = pages()
-    assert [name for name, text in written.items() if (REFERENCE / name).read_text() != text] == [], "run `make docs`"
-    ours = {f"ops/{path.name}" for path in (REFERENCE / "ops").iterdir()}
+    written = tables()
+    assert [path for path, text in written.items() if (ROOT / path).read_text() != text] == [], "run `make docs`"
+    ours = {f"{OPERATIONS}/{file.name}" for file in (ROOT / OPERATIONS).iterdir()}
     assert ours <= written.keys(), "run `make docs`"
 
 
-def test_pages_of_operations_that_do_not_exist_are_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr("docs.generate.pages", lambda: {"ops/add.md": "# add\n", "flags.md": "# flags\n"})
-    (tmp_path / "ops").mkdir()
-    (tmp_path / "ops" / "gone.md").write_text("# gone\n")
-    (tmp_path / "mine.md").write_text("# mine\n")
-    write(tmp_path)
-    found = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.md")}
-    assert found == {"ops/add.md": "# add\n", "flags.md": "# flags\n", "mine.md": "# mine\n"}
+def test_pages_of_operations_that_do_not_exist_are_removed(tmp_path: Path) -> None:
+    (tmp_path / OPERATIONS).mkdir(parents=True)
+    (tmp_path / OPERATIONS / "gone.md").write_text("# gone\n")
+    (tmp_path / "docs" / "mine.md").write_text("# mine\n")
+    write({f"{OPERATIONS}/add.md": "# add\n", "docs/reference/flags.md": "# flags\n"}, tmp_path)
+    found = {path.relative_to(tmp_path).as_posix(): path.read_text() for path in tmp_path.rglob("*.md")}
+    assert found == {
+        "docs/mine.md": "# mine\n",
+        f"{OPERATIONS}/add.md": "# add\n",
+        "docs/reference/flags.md": "# flags\n",
+    }

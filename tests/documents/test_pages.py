@@ -27,9 +27,6 @@ SHOWN = {
 ON_JAX = {"docs/how-to/jax.md": 1}
 """The same of pages whose programs choose the platform by `JAX_PLATFORMS=xlapy`."""
 
-EXCERPTS = ("docs/how-to/add-a-pass.md",)
-"""Pages whose examples are excerpts of files."""
-
 WRITTEN_WITH_OUTPUT = ("docs/reference/operation-semantics/", "docs/reference/broadcasting")
 """Pages that are generated: the output of their examples is what the examples print when the page is written."""
 
@@ -60,7 +57,7 @@ def test_every_page_with_examples_is_run() -> None:
         name = page.relative_to(ROOT).as_posix()
         names = [name.removeprefix("docs/"), *([page.name, page.stem] if page.name != "index.md" else [])]
         named = name in SHOWN or name in ON_JAX or any(f'"{each}"' in tests for each in names)
-        if any(examples(page.read_text())) and not named and not name.startswith((*EXCERPTS, *WRITTEN_WITH_OUTPUT)):
+        if any(examples(page.read_text())) and not named and not name.startswith(WRITTEN_WITH_OUTPUT):
             missing.append(name)
     assert missing == []
 
