@@ -248,7 +248,7 @@ def test_the_command_line_shows_a_definition() -> None:
     from xlapy.tools.command_line import cli
 
     shown = CliRunner().invoke(cli, ["ops", "transpose"]).output
-    assert "Definition (xlapy/reference/movement.py)" in shown
+    assert "From xlapy/reference/movement.py:" in shown
     assert "operand[with_values(index, dimensions, index)]" in shown
 
 
