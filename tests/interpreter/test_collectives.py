@@ -11,7 +11,6 @@ import pytest
 from tests.interpreter.runners.replica import floats, lists, make_client, module, run_on_devices
 from tests.raising import raises
 from xlapy.base.error_codes.code import ErrorCode
-from xlapy.base.error_codes.compilation import compiling as compiling_codes
 from xlapy.base.error_codes.execution import interpreting as codes
 from xlapy.base.error_codes.operations import collectives as collectives_codes
 from xlapy.base.error_codes.structure import annotations as annotations_codes
@@ -460,23 +459,23 @@ def test_a_single_device_reduces_and_gathers_its_own_operand() -> None:
         ),
         (
             "ROOT r = f32[12] all-gather(p), replica_groups={}, dimensions={0}", 2, 1,
-            compiling_codes.GROUP_SIZE, ("dimension 0", "f32[12]", "f32[4]", "have 2"),
+            collectives_codes.SHARD_COUNT, ("dimension 0", "f32[12]", "f32[4]", "have 2"),
         ),
         (
             "ROOT r = f32[2] reduce-scatter(p), replica_groups={}, dimensions={0}, to_apply=add", 4, 1,
-            compiling_codes.GROUP_SIZE, ("dimension 0", "f32[4]", "f32[2]", "have 4"),
+            collectives_codes.SHARD_COUNT, ("dimension 0", "f32[4]", "f32[2]", "have 4"),
         ),
         (
             "ROOT r = f32[4] all-to-all(p), replica_groups={}, dimensions={0}", 3, 1,
-            compiling_codes.GROUP_SIZE, ("dimension 0", "f32[4]", "have 3"),
+            collectives_codes.GROUP_SIZE_DIVIDES, ("dimension 0", "f32[4]", "have 3"),
         ),
         (
             "ROOT r = (f32[4], f32[4]) all-to-all(p, p), replica_groups={}", 3, 1,
-            compiling_codes.GROUP_SIZE, ("2 operands", "have 3"),
+            collectives_codes.EXCHANGED_OPERANDS, ("2 operands", "have 3"),
         ),
         (
             "z = s32[2] constant({0,0}) ROOT r = f32[4] ragged-all-to-all(p, p, z, z, z, z), replica_groups={}", 3, 1,
-            compiling_codes.GROUP_SIZE, ("input_offsets", "s32[2]", "have 3"),
+            collectives_codes.RAGGED_OFFSETS, ("input_offsets", "s32[2]", "have 3"),
         ),
         (
             "ROOT r = f32[4] collective-permute(p), source_target_pairs={{0,2}}", 2, 4,

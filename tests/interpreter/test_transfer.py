@@ -12,10 +12,10 @@ import xlapy as xla
 from tests.interpreter.runners.replica import compile_on_devices, floats, lists, make_client, module, run_on_devices
 from tests.raising import raises
 from xlapy.base.error_codes.code import ErrorCode
-from xlapy.base.error_codes.compilation import compiling as compiling_codes
 from xlapy.base.error_codes.execution import calls as codes
 from xlapy.base.error_codes.execution import interpreting as interpreting_codes
 from xlapy.base.error_codes.execution import running as running_codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.error_codes.structure import asynchronous as asynchronous_codes
 from xlapy.base.error_codes.structure import editing as editing_codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError, VerificationError, XlaError
@@ -277,8 +277,8 @@ def test_a_transfer_in_a_loop() -> None:
 @pytest.mark.parametrize(
     ("text", "devices", "code", "values"),
     [
-        (exchange("{{0,2}}", replicas=2), 2, compiling_codes.PAIR_IDS, ("id 2", "are 2")),
-        (exchange("{{0,1}}", ", channel_id=1", replicas=2), 2, compiling_codes.PAIR_IDS, ("id 1", "are 1")),
+        (exchange("{{0,2}}", replicas=2), 2, annotation_codes.PAIR_MEMBERS, ("id 2", "are 2")),
+        (exchange("{{0,1}}", ", channel_id=1", replicas=2), 2, annotation_codes.PAIR_MEMBERS, ("id 1", "are 1")),
         (exchange("0,1", replicas=2), 2, interpreting_codes.PAIR_LIST, ("{{0,1},{1,0}}",)),
         (module(PLAIN, 2), 2, running_codes.CHANNEL_ENDS, ("two devices",)),
     ],

@@ -11,9 +11,9 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy.base.element_types import F32, PrimitiveType
-from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.error_codes.execution import custom_calls as custom_calls_codes
 from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.structure import annotations as codes
 from xlapy.base.error_codes.structure import editing as editing_codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.shape import Shape
@@ -119,7 +119,7 @@ class TestCollectives:
 
     def test_an_unknown_id_is_refused(self) -> None:
         entry = "p = f32[1] parameter(0)\n ROOT r = f32[1] collective-permute(p), source_target_pairs={{0,4}}"
-        with raises(ExecutionError, codes.PAIR_IDS, "2 members"):
+        with raises(ExecutionError, codes.PAIR_MEMBERS, "2 members"):
             self.results(entry, [[vector(1)], [vector(2)]])
 
 

@@ -16,9 +16,9 @@ from tests.interpreter.runners import replica
 from tests.interpreter.runners.custom import registered
 from tests.interpreter.runners.replica import make_client
 from xlapy.base import flags
-from xlapy.base.error_codes.compilation import compiling
 from xlapy.base.error_codes.execution import running
 from xlapy.base.error_codes.execution.custom_calls import FAILED_TARGET
+from xlapy.base.error_codes.structure import annotations
 from xlapy.base.errors import XlaError
 from xlapy.base.flags import Flags
 
@@ -135,8 +135,8 @@ SAID = {
     running.UNRECEIVED_MESSAGE: "not received",
     running.COLLECTIVE_MISMATCH: "another collective",
     running.CHANNEL_ENDS: "two senders",
-    compiling.PAIR_IDS: "no such id",
-    compiling.REPLICA_GROUPS: "left out",
+    annotations.PAIR_MEMBERS: "no such id",
+    annotations.GROUP_MEMBERS: "left out",
     FAILED_TARGET: "failed",
 }
 

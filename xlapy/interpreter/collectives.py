@@ -16,8 +16,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import PrimitiveType
-from xlapy.base.error_codes.compilation import compiling as compiling_codes
 from xlapy.base.error_codes.execution import interpreting as codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter.batching.scalar_computations import apply_scalar_computation
@@ -74,7 +74,7 @@ def _position_in(context: Context, instruction: Instruction, group: Sequence[int
     if device not in group:
         groups = instruction.attributes_as(GroupedAttributes).replica_groups.to_text()
         raise ExecutionError(
-            compiling_codes.REPLICA_GROUPS,
+            annotation_codes.GROUP_MEMBERS,
             f"{describe_instruction(instruction)}: device {device} is in no group of replica_groups {groups}",
         )
     return group.index(device)
@@ -284,7 +284,7 @@ def _check_pairs(instruction: Instruction, count: int) -> None:
     for pair in instruction.attributes_as(CollectivePermuteAttributes).source_target_pairs:
         if max(pair) >= count:
             raise ExecutionError(
-                compiling_codes.PAIR_IDS,
+                annotation_codes.PAIR_MEMBERS,
                 f"{describe_instruction(instruction)}: pair {pair} names an id beyond the {count} members",
             )
 

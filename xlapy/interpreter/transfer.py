@@ -19,8 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes.compilation import compiling as compiling_codes
 from xlapy.base.error_codes.execution import interpreting as codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -149,7 +149,7 @@ def find_partners(instruction: Instruction, pairs: Pairs, devices: Sequence[int]
     others = [other for own, other in pairs if own == position]
     if any(other >= len(devices) for other in others):
         raise ExecutionError(
-            compiling_codes.PAIR_IDS,
+            annotation_codes.PAIR_MEMBERS,
             f"{describe_instruction(instruction)}: {SOURCE_TARGET_PAIRS} name id {max(others)}, but there are "
             f"{len(devices)} {transfer_group_mode(instruction).value.removeprefix('cross_')}s",
         )

@@ -15,8 +15,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array, PrimitiveType
-from xlapy.base.error_codes.compilation import compiling as compiling_codes
 from xlapy.base.error_codes.execution import interpreting as codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, participants
@@ -249,7 +249,7 @@ def collective_permute(instruction: Instruction, members: Members) -> list[Value
     for pair in attributes.source_target_pairs:
         if max(pair) >= len(members):
             raise ExecutionError(
-                compiling_codes.PAIR_IDS,
+                annotation_codes.PAIR_MEMBERS,
                 f"{describe_instruction(instruction)}: {pair} names none of {len(members)} members",
             )
     if attributes.slice_sizes:

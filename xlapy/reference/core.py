@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.error_codes.compilation import compiling as compiling_codes
 from xlapy.base.error_codes.execution import custom_calls as call_codes
 from xlapy.base.error_codes.execution import running as codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.value import TOKEN as TOKEN
 from xlapy.base.value import Value as Value
@@ -223,6 +223,6 @@ def _apply_to_group(
     if instruction.op in ZEROS_OUTSIDE:
         return ZEROS_OUTSIDE[instruction.op](instruction, operands)
     raise ExecutionError(
-        compiling_codes.REPLICA_GROUPS,
+        annotation_codes.GROUP_MEMBERS,
         f"{describe_instruction(instruction)}: device {device.number} is in none of its groups",
     )

@@ -14,8 +14,8 @@ import numpy as np
 
 from xlapy import opcodes
 from xlapy.base.element_types import Array
-from xlapy.base.error_codes.compilation import compiling as compiling_codes
 from xlapy.base.error_codes.execution import interpreting as codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, GroupMode, participants
@@ -113,7 +113,7 @@ def partners(device: Device, instruction: Instruction, pairs: Sequence[tuple[int
     others = [second for first, second in pairs if first == devices.index(device.number)]
     if any(other >= len(devices) for other in others):
         raise ExecutionError(
-            compiling_codes.PAIR_IDS,
+            annotation_codes.PAIR_MEMBERS,
             f"{describe_instruction(instruction)}: {_PAIRS} name id {max(others)} of {len(devices)}",
         )
     return [devices[other] for other in others]

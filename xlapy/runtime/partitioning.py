@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlapy import opcodes
+from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.error_codes.compilation import compiling as codes
+from xlapy.base.error_codes.operations import collectives as collectives_codes
+from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.errors import ShapeError, UnsupportedError, VerificationError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
@@ -74,20 +77,21 @@ def _check_groups(instruction: Instruction, replicas: int, partitions: int) -> N
     for device, row in enumerate(rows):
         if not row and instruction.op not in _PARTIAL_GROUPS_ALLOWED:
             raise VerificationError(
-                codes.REPLICA_GROUPS,
+                annotation_codes.GROUP_MEMBERS,
                 f"{describe_instruction(instruction)}: replica_groups {groups.to_text()} leave out device {device} of "
                 f"{replicas} replicas and {partitions} partitions",
             )
     for members in sorted({len(row) for row in rows if row}):
         mismatch = _shape_mismatch(instruction, members)
         if mismatch:
+            code, difference = mismatch
             raise VerificationError(
-                codes.GROUP_SIZE, f"{describe_instruction(instruction)}: {mismatch}, the groups have {members} members"
+                code, f"{describe_instruction(instruction)}: {difference}, the groups have {members} members"
             )
 
 
-def _shape_mismatch(instruction: Instruction, members: int) -> str:
-    """Describes how the shapes contradict the number of group members; empty if they do not."""
+def _shape_mismatch(instruction: Instruction, members: int) -> tuple[ErrorCode, str] | None:
+    """Describes how the shapes contradict the number of group members; None if they do not."""
     op, operand, result = instruction.op, instruction.operands[0].shape, instruction.shape
     if op is opcodes.ALL_GATHER_START:
         op, result = opcodes.ALL_GATHER, result.tuple_shapes[1]
@@ -100,27 +104,28 @@ def _shape_mismatch(instruction: Instruction, members: int) -> str:
             instruction.attributes_as(ReduceScatterAttributes).scatter_dimension, result, operand, members
         )
     if op is opcodes.RAGGED_ALL_TO_ALL and instruction.operands[2].shape.dimensions[0] != members:
-        return f"input_offsets {instruction.operands[2].shape.to_text(layout=False)} do not have one row per member"
+        offsets = instruction.operands[2].shape.to_text(layout=False)
+        return collectives_codes.RAGGED_OFFSETS, f"input_offsets {offsets} do not have one row per member"
     if op is not opcodes.ALL_TO_ALL:
-        return ""
+        return None
     split_dimension = instruction.attributes_as(AllToAllAttributes).split_dimension
     if split_dimension is None:
-        return (
-            ""
-            if len(instruction.operands) == members
-            else f"{len(instruction.operands)} operands are not one per member"
-        )
-    split = operand.dimensions[split_dimension] % members
-    return f"dimension {split_dimension} of {operand.to_text(layout=False)} cannot be divided" if split else ""
+        if (count := len(instruction.operands)) == members:
+            return None
+        return collectives_codes.EXCHANGED_OPERANDS, f"{count} operands are not one per member"
+    if operand.dimensions[split_dimension] % members == 0:
+        return None
+    text = operand.to_text(layout=False)
+    return collectives_codes.GROUP_SIZE_DIVIDES, f"dimension {split_dimension} of {text} cannot be divided"
 
 
-def _dimension_mismatch(dimension: int, shard: Shape, whole: Shape, members: int) -> str:
+def _dimension_mismatch(dimension: int, shard: Shape, whole: Shape, members: int) -> tuple[ErrorCode, str] | None:
     """Describes a mismatch between the shape of a shard and that of the whole. For several operands, the first one is
     checked: the shape rule has compared them already."""
     shard, whole = (shape.tuple_shapes[0] if shape.is_tuple else shape for shape in (shard, whole))
     if whole.dimensions[dimension] == shard.dimensions[dimension] * members:
-        return ""
-    return (
+        return None
+    return collectives_codes.SHARD_COUNT, (
         f"dimension {dimension} of {whole.to_text(layout=False)} is not that many times the dimension of "
         f"{shard.to_text(layout=False)}"
     )
@@ -145,7 +150,7 @@ def _check_ids(
     largest = max((max(pair) for pair in pairs), default=0)
     if largest >= limit:
         raise VerificationError(
-            codes.PAIR_IDS,
+            annotation_codes.PAIR_MEMBERS,
             f"{describe_instruction(instruction)}: {attribute} name id {largest}, but there are {limit} {kind}",
         )
 

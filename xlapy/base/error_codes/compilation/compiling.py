@@ -90,35 +90,6 @@ SHARDED_VALUE = ErrorCode(
         xla.Client(devices=2).compile(text)
     """,
 )
-REPLICA_GROUPS = ErrorCode(
-    "E5211",
-    "The replica groups of a collective name the devices of the run, each in one group, and no other ids.",
-    remedy="List every replica or partition once; empty groups stand for all devices.",
-    python='''
-        text = """HloModule m
-        add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
-        ENTRY e { x = f32[] parameter(0) ROOT y = f32[] all-reduce(x), replica_groups={{0}}, to_apply=add }"""
-        xla.Client(devices=2).compile(text, num_replicas=2)
-    ''',
-)
-GROUP_SIZE = ErrorCode(
-    "E5212",
-    "The shapes of a collective fit the number of members of its groups.",
-    remedy="Multiply or divide the size of the dimension by the number of members.",
-    hlo="""
-        HloModule m
-        ENTRY e { x = f32[2] parameter(0) ROOT y = f32[4] all-gather(x), replica_groups={}, dimensions={0} }
-    """,
-)
-PAIR_IDS = ErrorCode(
-    "E5213",
-    "Source and target pairs name replicas or partitions of the run.",
-    remedy="Use ids that are less than the number of replicas or partitions.",
-    hlo="""
-        HloModule m
-        ENTRY e { x = f32[] parameter(0) ROOT y = f32[] collective-permute(x), source_target_pairs={{0,1}} }
-    """,
-)
 LOWERED_INSTRUCTION = ErrorCode(
     "E5214",
     "The platform cpu has code for the operation and for the element types of an instruction.",

@@ -93,8 +93,8 @@ EXCHANGED_SHAPES = ErrorCode(
 )
 RAGGED_OFFSETS = ErrorCode(
     "E1715",
-    "The offsets and sizes of a ragged-all-to-all have one shape, of rank 1 or 2.",
-    remedy="Give one entry for each participant.",
+    "The offsets and sizes of a ragged-all-to-all have one shape, of rank 1 or 2, with one row for each member.",
+    remedy="Give one row for each member of a group.",
 )
 PERMUTATION_PAIRS = ErrorCode(
     "E1720",

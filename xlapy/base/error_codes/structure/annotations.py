@@ -112,8 +112,8 @@ COMPOSITE_CALL = ErrorCode(
 )
 GROUP_MEMBERS = ErrorCode(
     "E2042",
-    "The groups of a collective have all replicas, partitions or devices of the module as members.",
-    remedy="Add the missing members, each in a group of its own if it exchanges nothing.",
+    "The groups of a collective have all replicas, partitions or devices of the module or run as members, each in one.",
+    remedy="Add the missing members, each in a group of its own if it exchanges nothing; empty groups stand for all.",
     hlo="""
         HloModule m, replica_count=4
         sum {
@@ -129,7 +129,7 @@ GROUP_MEMBERS = ErrorCode(
 )
 PAIR_MEMBERS = ErrorCode(
     "E2043",
-    "The pairs of a collective-permute name replicas, or partitions, that the module has.",
+    "Source and target pairs name replicas, or partitions, of the module or run.",
     remedy="Count from 0, or raise `replica_count` or `num_partitions`.",
     hlo="""
         HloModule m, replica_count=2
