@@ -29,7 +29,10 @@ def test_the_example_raises_the_code(code: ErrorCode) -> None:
     if example is None:
         assert code.why_no_example, f"{CODES[code]} has neither an example nor a reason"
         return
-    assert f"[{code}]" in run_example(example)
+    printed = run_example(example)
+    assert f"[{code}]" in printed
+    if code.message:
+        assert re.fullmatch(".*".join(map(re.escape, code.message.split("..."))), printed), printed
 
 
 @every_code

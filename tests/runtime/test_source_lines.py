@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xlapy.base.error_codes.compiling import ELIDED_CONSTANT, PAIR_IDS
+from xlapy.base.error_codes.custom_calls import FAILED_TARGET
 
 import xlapy as xla
 from tests.interpreter.runners.custom import registered
@@ -14,8 +16,6 @@ from xlapy.base import flags
 from xlapy.base.error_codes import calls as calls_codes
 from xlapy.base.error_codes import running as codes
 from xlapy.base.error_codes.code import ErrorCode
-from xlapy.base.error_codes.compiling import ELIDED_CONSTANT, PAIR_IDS
-from xlapy.base.error_codes.custom_calls import FAILED_TARGET
 from xlapy.base.errors import XlaError
 from xlapy.base.flags import Flags
 

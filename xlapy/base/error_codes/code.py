@@ -37,13 +37,15 @@ class ErrorCode(str):
     """The code of a rule, such as `E1203`; a string with what the reference says about the rule.
 
     rule: one sentence that states what holds in a valid program. remedy: what to do. example: a program that breaks
-    the rule, or None. why_no_example: the reason if no program can show the error by itself. Codes of operations whose
+    the rule, or None. message: what the example prints if that differs between runs, with `...` for the parts that do.
+    why_no_example: the reason if no program can show the error by itself. Codes of operations whose
     examples are the refused samples in `xlapy.testing.examples` have neither.
     """
 
     rule: str
     remedy: str
     example: CodeExample | None
+    message: str
     why_no_example: str
 
     def __new__(
@@ -56,6 +58,7 @@ class ErrorCode(str):
         stablehlo: str | None = None,
         python: str | None = None,
         command: str | None = None,
+        message: str = "",
         why_no_example: str = "",
     ) -> ErrorCode:
         self = super().__new__(cls, code)
@@ -69,6 +72,7 @@ class ErrorCode(str):
         self.rule = rule
         self.remedy = remedy
         self.example = given[0] if given else None
+        self.message = message
         self.why_no_example = why_no_example
         _CODES[code] = self
         return self

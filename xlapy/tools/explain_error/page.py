@@ -46,7 +46,7 @@ def section(code: ErrorCode, heading: str = "##") -> str:
     example = example_of(code)
     if example is not None:
         text = dedent(example.text).strip("\n")
-        parts += [f"```{example.kind.value}\n{text}\n```", f"```text\n{run_example(example)}\n```"]
+        parts += [f"```{example.kind.value}\n{text}\n```", f"```text\n{code.message or run_example(example)}\n```"]
     else:
         parts.append(f"No example: {code.why_no_example}.")
     return "\n\n".join(parts) + "\n"

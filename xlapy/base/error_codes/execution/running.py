@@ -14,6 +14,8 @@ OUT_OF_MEMORY = ErrorCode(
         text = "HloModule m ENTRY e { x = f32[] constant(0) ROOT y = f32[1048576,1048576] broadcast(x), dimensions={} }"
         xla.Client().compile(text)()
     """,
+    message="out of memory: m needs 4.4 TB for temporaries and results, ... are available; the largest: "
+    "y f32[1048576,1048576] 4.4 TB [E6200]",
 )
 CANCELED = ErrorCode(
     "E6201",
@@ -87,6 +89,7 @@ COLLECTIVE_MISMATCH = ErrorCode(
         program = xla.Client(devices=2).compile(text)
         xla.block_until_ready(program.execute_sharded([[], []]))
     ''',
+    message="device ...: ... meets ... of device ... [E6205]",
 )
 CHANNEL_ENDS = ErrorCode(
     "E6206",
