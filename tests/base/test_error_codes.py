@@ -81,7 +81,7 @@ def test_a_section_names_rule_remedy_operations_and_example() -> None:
     assert text.startswith("## E1202\n\nPaired batch or contracting dimensions of lhs and rhs have the same size.\n")
     assert "Operations with this constraint: dot, " in text
     assert "**What to do**: Transpose" in text
-    assert re.search(r"```hlo\nHloModule refused.*```text\n.*\[E1202\]\n```\n$", text, re.DOTALL)
+    assert re.search(r"```text\nHloModule refused.*```text\n.*\[E1202\]\n```\n$", text, re.DOTALL)
 
 
 def test_the_command_shows_a_code(capsys: pytest.CaptureFixture[str]) -> None:
