@@ -74,14 +74,14 @@ def test_invalid_registrations(target: Any, options: dict[str, Any], code: Error
 
 def test_a_handler_that_does_not_report_its_version() -> None:
     function = HANDLER(lambda address: Frame(address).error(9, b"not ready"))
-    with pytest.raises(InvalidArgumentError, match="does not report its version: FAILED_PRECONDITION: not ready"):
+    with raises(InvalidArgumentError, codes.INTERFACE_VERSION, "'target'", "FAILED_PRECONDITION: not ready"):
         xla.register_custom_call_target("target", function, **TYPED)
 
 
 def test_calls_of_another_version_are_refused() -> None:
     with (
         registered(handler(double), **TYPED),
-        pytest.raises(xla.errors.UnsupportedError, match="the call has API_VERS"),
+        raises(xla.errors.UnsupportedError, codes.CALL_VERSION, "API_VERSION_ORIGINAL", "API_VERSION_TYPED_FFI"),
     ):
         run(call().replace("TYPED_FFI", "ORIGINAL"), X)
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xlapy.base.error_codes.compiling import ELIDED_CONSTANT, PAIR_IDS
-from xlapy.base.error_codes.custom_calls import FAILED_TARGET
 
 import xlapy as xla
 from tests.interpreter.runners.custom import registered
 from tests.raising import raises
 from xlapy.base import flags
-from xlapy.base.error_codes import calls as calls_codes
-from xlapy.base.error_codes import running as codes
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.compilation.compiling import ELIDED_CONSTANT, PAIR_IDS
+from xlapy.base.error_codes.execution import calls as calls_codes
+from xlapy.base.error_codes.execution import running as codes
+from xlapy.base.error_codes.execution.custom_calls import FAILED_TARGET
 from xlapy.base.errors import XlaError
 from xlapy.base.flags import Flags
 

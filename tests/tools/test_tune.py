@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.raising import raises
+from xlapy.base.error_codes.compilation.compiling import KERNEL_PLAN
 from xlapy.base.error_codes.execution.running import OUT_OF_MEMORY
+from xlapy.base.error_codes.interfaces.commands import SINGLE_DEVICE
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.codegen import plan_variants
 from xlapy.codegen.plan import DemandedPlan, KernelPlan
@@ -239,7 +242,7 @@ def test_plans_that_make_the_whole_program_slower_are_left_out_one_by_one(gains,
 
 
 def test_programs_on_several_devices_are_refused():
-    with pytest.raises(UnsupportedError, match="2 devices"):
+    with raises(UnsupportedError, SINGLE_DEVICE, "2 devices"):
         tuned(DOT.replace("HloModule dots", "HloModule dots, replica_count=2"))
 
 
@@ -417,5 +420,5 @@ def test_a_program_without_kernels(folder, capsys):
 
 
 def test_a_module_is_refused_that_the_compiler_refuses(folder):
-    with pytest.raises(InvalidArgumentError):
+    with raises(InvalidArgumentError, KERNEL_PLAN, "'magic'"):
         tuned(DOT.replace("tanh(d)", 'tanh(d), backend_config={"kernel_plan":{"strategy":"magic"}}'))
