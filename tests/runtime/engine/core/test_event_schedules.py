@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from xlapy.base.error_codes.running import FOREIGN_ERROR
 from xlapy.native.checker.explore import explore
 from xlapy.native.checker.memory import ScheduleError
 from xlapy.native.function import Function, Static, native
@@ -65,7 +66,7 @@ def complete(f: Function) -> None:
 
 @native
 def fail(f: Function) -> None:
-    complete_event(f, event_of(f), error_of_text(f, 3, "no").maybe())
+    complete_event(f, event_of(f), error_of_text(f, 3, FOREIGN_ERROR, "no").maybe())
 
 
 @native

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from xlapy.base.error_codes.running import FOREIGN_ERROR
 from xlapy.native.checker.explore import explore
 from xlapy.native.checker.memory import ScheduleError
 from xlapy.native.function import Function, Static, native
@@ -91,7 +92,7 @@ def set_it(f: Function) -> None:
 @native
 def set_error(f: Function) -> None:
     event = event_of(f)
-    with f.when(set_host_event(f, event, error_of_text(f, 3, "no").maybe())):
+    with f.when(set_host_event(f, event, error_of_text(f, 3, FOREIGN_ERROR, "no").maybe())):
         f.static(BOARD).sets.fetch_add(1, ACQ_REL)
     release_event(f, event)
 
@@ -133,7 +134,9 @@ def test_an_event_of_the_engine_cannot_be_set():
     @native
     def set_in_vain(f: Function) -> None:
         event = new_event(f, f.constant(Word, 1)).known("memory suffices")
-        f.check(~set_host_event(f, event, error_of_text(f, 3, "no").maybe()), "only the engine completes it")
+        f.check(
+            ~set_host_event(f, event, error_of_text(f, 3, FOREIGN_ERROR, "no").maybe()), "only the engine completes it"
+        )
         f.check(~is_event_complete(f, event), "the event is pending")
         release_event(f, event)
 
@@ -143,7 +146,7 @@ def test_an_event_of_the_engine_cannot_be_set():
 def test_an_event_that_has_failed_from_the_beginning():
     @native
     def fail(f: Function) -> None:
-        made = failed_event(f, error_of_text(f, 3, "no"))
+        made = failed_event(f, error_of_text(f, 3, FOREIGN_ERROR, "no"))
         with f.when(made.is_present()):
             error = await_event(f, made.value)
             f.check(error.is_present(), "the event has failed")
@@ -234,7 +237,7 @@ def fail_source(f: Function) -> None:
     source, ready = board.source.load(RELAXED).known("prepared"), board.ready.load(RELAXED).known("prepared")
     release(f, source)
     release_event(f, ready)
-    complete_event(f, ready, error_of_text(f, 3, "no").maybe())
+    complete_event(f, ready, error_of_text(f, 3, FOREIGN_ERROR, "no").maybe())
 
 
 @native
@@ -246,7 +249,7 @@ def start(f: Function) -> None:
 @native
 def give_up(f: Function) -> None:
     fill = f.static(BOARD).fill.load(RELAXED).known("prepared")
-    start_fill(f, fill, f.null(Address), error_of_text(f, 3, "no").maybe())
+    start_fill(f, fill, f.null(Address), error_of_text(f, 3, FOREIGN_ERROR, "no").maybe())
 
 
 @native

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.runtime.engine.core import executable_model as model
+from xlapy.base.error_codes.running import FOREIGN_ERROR
 from xlapy.native.checker.explore import Exploration, explore
 from xlapy.native.function import Function, NativeFunction, native
 from xlapy.native.ir import RELAXED
@@ -57,7 +58,7 @@ def run_on_host(f: Function, frame: Address) -> Nullable[Error]:
         f.ret(None)
     launch_frame.host_status = HOST_DONE
     with f.when(behavior == FAILS):
-        f.ret(error_of_text(f, OF_HOST, "the host fails").maybe())
+        f.ret(error_of_text(f, OF_HOST, FOREIGN_ERROR, "the host fails").maybe())
     with f.when(launch_frame.error.is_null()):
         program = launch_frame.program
         f.check(allocate_arena(f, program, launch_frame), "memory suffices")
@@ -126,7 +127,7 @@ def test_a_launch_ends_as_the_host_says(behavior: int, code: int | None, runs: i
 
 def fail_argument(f: Function) -> None:
     event = new_event(f, f.constant(Word, 1)).known("memory suffices")
-    set_event_error(f, event, error_of_text(f, OF_ARGUMENT, "an earlier launch failed").maybe())
+    set_event_error(f, event, error_of_text(f, OF_ARGUMENT, FOREIGN_ERROR, "an earlier launch failed").maybe())
     frame = queued_frame(f)
     mark_failed(f, argument_storages(frame)[0], event)
     signal_event(f, event)
@@ -134,7 +135,7 @@ def fail_argument(f: Function) -> None:
 
 def fail_with_cause(f: Function) -> None:
     launch = queued_frame(f).launch.known("its devices synchronize")
-    fail_launch(f, launch, error_of_text(f, OF_LAUNCH, "another device failed").maybe())
+    fail_launch(f, launch, error_of_text(f, OF_LAUNCH, FOREIGN_ERROR, "another device failed").maybe())
 
 
 def cancel_without_cause(f: Function) -> None:
