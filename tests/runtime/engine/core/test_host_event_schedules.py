@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlapy.base.error_codes.running import FOREIGN_ERROR
+from xlapy.base.error_codes.execution.running import FOREIGN_ERROR
 from xlapy.native.checker.explore import explore
 from xlapy.native.checker.memory import ScheduleError
 from xlapy.native.function import Function, Static, native

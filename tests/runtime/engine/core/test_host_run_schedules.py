@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.runtime.engine.core import executable_model as model
-from xlapy.base.error_codes.running import FOREIGN_ERROR
+from xlapy.base.error_codes.execution.running import FOREIGN_ERROR
 from xlapy.native.checker.explore import Exploration, explore
 from xlapy.native.function import Function, NativeFunction, native
 from xlapy.native.ir import RELAXED

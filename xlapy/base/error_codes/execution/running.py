@@ -76,7 +76,9 @@ COLLECTIVE_MISMATCH = ErrorCode(
         }
         second {
           x = u32[] parameter(0)
-          y = u32[1] reshape(x)
+          t = token[] after-all()
+          i = (u32[1], token[]) infeed(t)
+          y = u32[1] get-tuple-element(i), index=0
           z = u32[2] all-gather(y), channel_id=1, replica_groups={{0,1}}, dimensions={0}
           v = u32[1] slice(z), slice={[0:1]}
           ROOT r = u32[] reshape(v)
@@ -86,8 +88,12 @@ COLLECTIVE_MISMATCH = ErrorCode(
           i = s32[] convert(id)
           ROOT r = u32[] conditional(i, id, id), branch_computations={first, second}
         }"""
-        program = xla.Client(devices=2).compile(text)
-        xla.block_until_ready(program.execute_sharded([[], []]))
+        import time
+        client = xla.Client(devices=2)
+        results = client.compile(text).execute_sharded([[], []])
+        time.sleep(0.3)  # device 0 is in the all-reduce when device 1 gets its infeed
+        client.devices[1].transfer_to_infeed(np.zeros(1, np.uint32))
+        xla.block_until_ready(results)
     ''',
     message="device ...: ... meets ... of device ... [E6205]",
 )
