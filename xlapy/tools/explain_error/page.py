@@ -30,11 +30,6 @@ _LANGUAGES = {ExampleKind.PYTHON: "python", ExampleKind.COMMAND: "sh"}
 """The languages of examples that highlighters know."""
 
 
-def name_of(code: ErrorCode) -> str:
-    """Returns the name of the constant of a code."""
-    return next(name for family in families() for name, other in family.codes.items() if other == code)
-
-
 def page_of(code: ErrorCode) -> str:
     """Returns the file name of the page that has the section of a code."""
     return next(f"{family.name}.md" for family in families() if code in family.codes.values())
