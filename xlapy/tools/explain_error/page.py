@@ -45,11 +45,7 @@ def section(code: ErrorCode, heading: str = "##") -> str:
     if example is not None:
         text = dedent(example.text).strip("\n")
         language = _LANGUAGES.get(example.kind, "text")
-        parts += [f"```{language}
-{text}
-```", f"```text
-{code.message or run_example(example)}
-```"]
+        parts += [f"```{language}\n{text}\n```", f"```text\n{code.message or run_example(example)}\n```"]
     else:
         parts.append(f"No example: {code.why_no_example}.")
     return "\n\n".join(parts) + "\n"
