@@ -9,6 +9,7 @@ import pytest
 from tests import xla_reference
 from tests.raising import Wanted, raises
 from xlapy.base.error_codes.formats import hlo_text as text_codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
 from xlapy.base.error_codes.structure import annotations as annotation_codes
 from xlapy.base.errors import ParseError, ShapeError
 from xlapy.base.hlo_cursor import HloCursor
@@ -129,7 +130,8 @@ def test_tiles_and_devices_must_agree_in_number() -> None:
         ),
         ("{devices=[2,1]<=[2] last_tile_dims={bogus}}", (text_codes.TOKEN, "'bogus'")),
         ("{bogus}", (text_codes.TOKEN, "replicated, manual")),
-        ("{mesh['x'=2], [{'x'}, {'x'}]}", (annotation_codes.SHARDING_AXES, "'x'")),
+        ("{mesh['x'=2], [{'x'}, {'x'}]}", (attributes_codes.AXES_OVERLAP, "'x'")),
+        ("{mesh['x'=2], [" + "{'x'}, " * 1024 + "{'x'}]}", (attributes_codes.DEVICE_LIMIT, "1024", "1025")),
         ("{mesh['x'=2], [{'x'}], replicated={}, replicated={}}", (text_codes.REPEATED_KEY, "replicated=")),
         ("{mesh['x'=2], [{?, 'x'}]}", (annotation_codes.SHARDING_PARTS, "?")),
         ("{{replicated}", (text_codes.TOKEN, "the end of the text")),

@@ -8,7 +8,7 @@ Source: the named (mesh-based) shardings of HLO text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,11 +19,10 @@ from xlapy.base.hlo_cursor import HloCursor
 from xlapy.hlo.metadata import METADATA, OpMetadata
 from xlapy.opcodes.attributes.codecs import entries
 from xlapy.opcodes.attributes.mesh import (
-    MAX_AXIS_REFERENCES,
     AxisRef,
     Mesh,
     check_axes,
-    disjoint,
+    check_disjoint,
     read_axes,
     read_axis,
     read_mesh,
@@ -134,9 +133,14 @@ def _read_checked(cursor: HloCursor, mesh: Mesh) -> tuple[AxisRef, ...]:
     return axes
 
 
-def _check(cursor: HloCursor, mesh: Mesh, axes: Sequence[AxisRef]) -> None:
+def _check(
+    cursor: HloCursor,
+    mesh: Mesh,
+    axes: Sequence[AxisRef],
+    check: Callable[[Sequence[AxisRef], Mesh], None] = check_axes,
+) -> None:
     try:
-        check_axes(axes, mesh)
+        check(axes, mesh)
     except ShapeError as error:
         cursor.fail(error.code, error.message)
 
@@ -160,30 +164,17 @@ def _read_dimensions(cursor: HloCursor, mesh: Mesh) -> NamedSharding:
             reduction, axes[word[1]] = _read_unreduced(cursor, mesh)
         else:
             axes[word[1]] = _read_checked(cursor, mesh)
-    _check_disjoint(
-        cursor, mesh, [axis for listed in (*(d.axes for d in dimensions), *axes.values()) for axis in listed]
+    _check(
+        cursor,
+        mesh,
+        [axis for listed in (*(d.axes for d in dimensions), *axes.values()) for axis in listed],
+        check_disjoint,
     )
     replicated, unreduced, manual = (axes.get(word, ()) for word in ("replicated", "unreduced", "manual"))
     form = NamedForm.DIMENSIONS if dimensions else short_form(mesh, replicated, unreduced, manual)
     if form is not NamedForm.DIMENSIONS:
         return NamedSharding(mesh, form, reduction=reduction, metadata=metadata)
     return NamedSharding(mesh, form, tuple(dimensions), replicated, unreduced, manual, reduction, metadata)
-
-
-def _check_disjoint(cursor: HloCursor, mesh: Mesh, axes: list[AxisRef]) -> None:
-    """Fails unless each axis or sub-axis of the mesh is used at most once."""
-    if len(axes) > MAX_AXIS_REFERENCES:
-        cursor.fail(
-            annotation_codes.SHARDING_AXES,
-            f"a sharding names at most {MAX_AXIS_REFERENCES} axes and sub-axes, not {len(axes)}",
-        )
-    for index, first in enumerate(axes):
-        for second in axes[index + 1 :]:
-            if not disjoint(first, second):
-                texts = f"{first.to_text(mesh)} and {second.to_text(mesh)}"
-                cursor.fail(
-                    annotation_codes.SHARDING_AXES, f"axes {texts} of {mesh.to_text()} overlap or cannot coexist"
-                )
 
 
 def short_form(mesh: Mesh, replicated: Axes, unreduced: Axes, manual: Axes) -> NamedForm:

@@ -191,23 +191,28 @@ class AxisRef:
 
 def check_axes(axes: Sequence[AxisRef], mesh: Mesh) -> None:
     """Raises `ShapeError` if a reference is illegal, references overlap, or adjacent ones could be merged."""
-    if len(axes) > MAX_AXIS_REFERENCES:
-        raise ShapeError(
-            codes.DEVICE_LIMIT, f"a sharding names at most {MAX_AXIS_REFERENCES} axes and sub-axes, not {len(axes)}"
-        )
     for reference in axes:
         reference.check(mesh)
-    for i, first in enumerate(axes):
-        for second in axes[i + 1 :]:
-            if not disjoint(first, second):
-                texts = f"{first.to_text(mesh)} and {second.to_text(mesh)}"
-                raise ShapeError(codes.AXES_OVERLAP, f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
+    check_disjoint(axes, mesh)
     for first, second in pairwise(axes):
         if first.axis == second.axis and first.size is not None and first.pre_size * first.size == second.pre_size:
             raise ShapeError(
                 codes.AXES_MERGED,
                 f"adjacent axes {first.to_text(mesh)} and {second.to_text(mesh)} must be written as one",
             )
+
+
+def check_disjoint(axes: Sequence[AxisRef], mesh: Mesh) -> None:
+    """Raises `ShapeError` if references overlap, or if there are more than `MAX_AXIS_REFERENCES`."""
+    if len(axes) > MAX_AXIS_REFERENCES:
+        raise ShapeError(
+            codes.DEVICE_LIMIT, f"a sharding names at most {MAX_AXIS_REFERENCES} axes and sub-axes, not {len(axes)}"
+        )
+    for i, first in enumerate(axes):
+        for second in axes[i + 1 :]:
+            if not disjoint(first, second):
+                texts = f"{first.to_text(mesh)} and {second.to_text(mesh)}"
+                raise ShapeError(codes.AXES_OVERLAP, f"axes {texts} of {mesh.to_text()} overlap or cannot coexist")
 
 
 def disjoint(a: AxisRef, b: AxisRef) -> bool:

@@ -136,8 +136,8 @@ SUB_AXIS = ErrorCode(
 )
 AXES_OVERLAP = ErrorCode(
     "E1942",
-    "The axes that one sharding or list of groups names do not overlap.",
-    remedy="Name each axis or part of an axis once.",
+    "The axes and sub-axes that one sharding or list of groups names do not overlap.",
+    remedy="Name each axis once, or split it into sub-axes that do not overlap, as in `'a':(1)2`.",
     hlo="""
         HloModule m, replica_count=2
         ENTRY main {

@@ -53,17 +53,6 @@ SHARDING_PARTS = ErrorCode(
         }
     """,
 )
-SHARDING_AXES = ErrorCode(
-    "E2034",
-    "The dimensions of a sharding, and its lists of replicated, unreduced and manual axes, share no axis or sub-axis.",
-    remedy="Split the axis into sub-axes that do not overlap, as in `'x':(1)2`, or use another axis.",
-    hlo="""
-        HloModule m
-        ENTRY main {
-          ROOT x = f32[4,4] parameter(0), sharding={mesh['a'=2], [{'a'}, {'a'}]}
-        }
-    """,
-)
 EQUAL_SHARDINGS = ErrorCode(
     "E2035",
     "A loop, the parameters of its computations and its body's root have one sharding, and so have a conditional and "
