@@ -10,6 +10,7 @@ import pytest
 
 from tests.debugging.test_bisecting import FAULTS, TEXT
 from tests.tools.programs import environment
+from xlapy.base.error_codes.building.python_calls import USER_CODE
 from xlapy.tools.command_line import invoke
 
 
@@ -56,7 +57,7 @@ def test_no_difference(program: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_wrong_usage(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["bisect", str(program), "--optimized", "--only", "3"]) == 2
     assert invoke(["bisect", str(program), "--load", "no.py"]) == 1
-    assert "there is no file" in capsys.readouterr().err
+    assert f"no.py to load [{USER_CODE}]" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.pages import Page
-from xlapy.base.error_codes.interfaces.commands import INSTRUCTION_NAME
+from xlapy.base.error_codes.structure.editing import NAME_IN_MODULE
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
 from xlapy.tools.explain.command import Section, explanation, explanation_page, find_instruction
@@ -120,7 +120,7 @@ class TestCommand:
     def test_a_misspelled_name(self, file, capsys):
         assert invoke(["explain", "unusd", file]) == 1
         assert capsys.readouterr().err == (
-            f"xlapy: explained has no instruction 'unusd'; did you mean unused? [{INSTRUCTION_NAME}]\n"
+            f"xlapy: explained has no instruction 'unusd'; did you mean unused? [{NAME_IN_MODULE}]\n"
         )
 
     def test_page(self, file, tmp_path, capsys):

@@ -7,8 +7,10 @@ import pytest
 import xlapy
 from tests.raising import raises
 from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.execution import devices as device_codes
 from xlapy.base.error_codes.formats import stablehlo_import as codes
 from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.operations import collectives as collectives_codes
 from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ParseError, UnsupportedError, VerificationError, XlaError
 from xlapy.stablehlo.importing import import_program
@@ -127,7 +129,7 @@ CASES: dict[str, tuple[str, type[XlaError], ErrorCode, tuple[str, ...]]] = {
             "}) : (tensor<2xf32>) -> tensor<2xf32>"
         ),
         ParseError,
-        operation_codes.REPLICA_GROUPS,
+        collectives_codes.GROUP_IDS,
         ("replica_groups", "0", "[[0, 2]]"),
     ),
     "a device in two groups of a broadcast": (
@@ -136,7 +138,7 @@ CASES: dict[str, tuple[str, type[XlaError], ErrorCode, tuple[str, ...]]] = {
             "(tensor<2xf32>) -> tensor<2xf32>"
         ),
         ParseError,
-        operation_codes.REPLICA_GROUPS,
+        collectives_codes.GROUP_IDS,
         ("replica_groups", "[[2, 1], [1, 0]]"),
     ),
     "sizes that contradict the declared ones": (
@@ -215,7 +217,7 @@ CASES: dict[str, tuple[str, type[XlaError], ErrorCode, tuple[str, ...]]] = {
     "an unknown memory": (
         'func.func @main(%x: tensor<2xf32> {mhlo.memory_kind = "moon"}) -> tensor<2xf32> { return %x : tensor<2xf32> }',
         UnsupportedError,
-        operation_codes.MEMORY_KIND,
+        device_codes.MEMORY_KIND,
         ("mhlo.memory_kind", "'moon'", "pinned_host"),
     ),
     "a dot algorithm that HLO lacks": (

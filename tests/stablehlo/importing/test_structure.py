@@ -11,7 +11,7 @@ from tests.raising import raises
 from tests.stablehlo.importing.runner import hlo_of
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.error_codes.formats import stablehlo_import as codes
-from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.operations import collectives as collectives_codes
 from xlapy.hlo.instruction import Instruction
 from xlapy.testing.stablehlo.programs import function
 
@@ -192,7 +192,7 @@ def test_ragged_all_to_all_as_jax_writes_it() -> None:
         (', backend_config = "groups"', codes.ATTRIBUTE_KIND, ("backend_config",)),
         (
             ", backend_config = {replica_groups = dense<[[1, 1]]> : tensor<1x2xi64>}",
-            operation_codes.REPLICA_GROUPS,
+            collectives_codes.GROUP_IDS,
             ("replica_groups",),
         ),
     ],

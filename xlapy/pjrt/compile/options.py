@@ -12,6 +12,7 @@ import jax
 from jaxlib import xla_client
 
 from xlapy.base import flags
+from xlapy.base.error_codes.formats import protos as proto_codes
 from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.sharding import Sharding, ShardingKind
@@ -76,7 +77,7 @@ def _check_overrides(message: Message) -> None:
     try:
         device.client.compile_and_load(_EMPTY_PROGRAM, xla_client.DeviceList((device,)), options)
     except jax.errors.JaxRuntimeError as error:
-        raise InvalidArgumentError(codes.COMPILE_OPTIONS, str(error).removeprefix("INVALID_ARGUMENT: ")) from error
+        raise InvalidArgumentError(codes.COMPILER_OPTIONS, str(error).removeprefix("INVALID_ARGUMENT: ")) from error
 
 
 _EMPTY_PROGRAM = "module { func.func @main() { return } }"
@@ -96,7 +97,7 @@ def _devices(assignment: Message, replicas: int, partitions: int) -> tuple[int, 
     rows = [list(row.replica_device_ids) for row in assignment.computation_devices]
     if len(rows) != partitions or any(len(row) != replicas for row in rows):
         raise InvalidArgumentError(
-            codes.COMPILE_OPTIONS,
+            proto_codes.COMPILE_OPTIONS,
             f"the device assignment has {[len(row) for row in rows]} replicas per partition, "
             f"the options have {partitions} partitions of {replicas} replicas",
         )

@@ -11,6 +11,8 @@ from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.base.error_codes.formats import stablehlo_import as codes
 from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.operations import attributes as attributes_codes
+from xlapy.base.error_codes.operations import collectives as collectives_codes
 from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
@@ -64,7 +66,7 @@ def _replica_groups(builder: ComputationBuilder, operation: ir.Operation, partia
     if members != (sorted({*members}) if partial else list(range(len(members)))):
         rule_of_members = "no number twice" if partial else "each number from 0 on once"
         raise ShapeError(
-            operation_codes.REPLICA_GROUPS,
+            collectives_codes.GROUP_IDS,
             f"replica_groups must hold {rule_of_members}, but are {[list(group) for group in groups]}",
         )
     return GroupList(groups)
@@ -115,7 +117,7 @@ def _name(axis: ir.StructAttribute) -> str:
 def _axis(given: ir.StructAttribute, mesh: Mesh) -> AxisRef:
     name = _name(given)
     if name not in mesh.axis_names:
-        raise ShapeError(operation_codes.MESH_AXIS, f"{name!r} is not an axis of {mesh.to_text()}")
+        raise ShapeError(attributes_codes.MESH_AXIS_NAME, f"{name!r} is not an axis of {mesh.to_text()}")
     number = mesh.axis_names.index(name)
     sub_axis = given.fields.get("sub_axis_info")
     if sub_axis is None:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from xlapy.base.error_codes.interfaces import commands as codes
+from xlapy.base.error_codes.building import python_calls as python_codes
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.debugging.bisecting import BisectResult, BisectSettings
 from xlapy.debugging.bisecting import bisect as search
@@ -113,7 +113,7 @@ def bisect(
 def _absolute(load: str) -> str:
     """Returns absolute paths, so that the files are found from any folder."""
     if load.endswith(".py") and not Path(load).is_file():
-        raise InvalidArgumentError(codes.LOADED_FILE, f"there is no file {load} to load")
+        raise InvalidArgumentError(python_codes.USER_CODE, f"there is no file {load} to load")
     return str(Path(load).resolve()) if load.endswith(".py") else load
 
 

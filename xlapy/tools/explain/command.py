@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import click
 
-from xlapy.base.error_codes.interfaces import commands as codes
+from xlapy.base.error_codes.structure import editing as editing_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import Compiled, passes
 from xlapy.cpu.program.memory_report import timeline_lines
@@ -87,7 +87,7 @@ def find_instruction(module: Module, name: str) -> Instruction:
         return names[wanted]
     close = difflib.get_close_matches(wanted[:100], names, n=3)
     hint = f"; did you mean {' or '.join(close)}?" if close else ""
-    raise InvalidArgumentError(codes.INSTRUCTION_NAME, f"{module.name} has no instruction {name!r}{hint}")
+    raise InvalidArgumentError(editing_codes.NAME_IN_MODULE, f"{module.name} has no instruction {name!r}{hint}")
 
 
 def explanation(module: Module, instruction: Instruction) -> list[Section]:

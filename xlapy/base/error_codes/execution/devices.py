@@ -45,7 +45,11 @@ MEMORY_KIND = ErrorCode(
     "E6606",
     "A memory that is named is of a kind that the devices have.",
     remedy="Use one of the kinds in the message.",
-    why_no_example="only a client of the C API names kinds of memory",
+    stablehlo="""
+        func.func @main(%x: tensor<2xf32> {mhlo.memory_kind = "moon"}) -> tensor<2xf32> {
+          return %x : tensor<2xf32>
+        }
+    """,
 )
 TOPOLOGY = ErrorCode(
     "E6607",

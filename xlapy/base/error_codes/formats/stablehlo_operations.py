@@ -144,20 +144,6 @@ REASSOCIATION = ErrorCode(
         }
     """,
 )
-REPLICA_GROUPS = ErrorCode(
-    "E3760",
-    "Replica groups hold each id at most once, and each from 0 on where the operation needs all devices.",
-    remedy="Name all devices in `replica_groups`, or leave the groups empty.",
-    stablehlo="""
-        func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
-          %0 = "stablehlo.all_reduce"(%x) <{replica_groups = dense<[[0, 2]]> : tensor<1x2xi64>}> ({
-          ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-            stablehlo.return %a : tensor<f32>
-          }) : (tensor<2xf32>) -> tensor<2xf32>
-          return %0 : tensor<2xf32>
-        }
-    """,
-)
 SPLIT_COUNT = ErrorCode(
     "E3761",
     "An all_to_all splits a dimension into a positive number of equal blocks.",
@@ -167,21 +153,6 @@ SPLIT_COUNT = ErrorCode(
           %0 = "stablehlo.all_to_all"(%x) <{split_dimension = 0 : i64, concat_dimension = 0 : i64,
             split_count = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}>
             : (tensor<2xf32>) -> tensor<2xf32>
-          return %0 : tensor<2xf32>
-        }
-    """,
-)
-MESH_AXIS = ErrorCode(
-    "E3762",
-    "Axes that a program names are axes of its mesh.",
-    remedy="Correct the name, or add the axis to the mesh.",
-    stablehlo="""
-        func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
-          %0 = "stablehlo.all_reduce"(%x) <{replica_groups = #stablehlo.replica_group_mesh_axes<
-            mesh = #stablehlo.mesh<axes = [<name = "x", size = 2>]>, axes = [<name = "y">]>}> ({
-          ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-            stablehlo.return %a : tensor<f32>
-          }) : (tensor<2xf32>) -> tensor<2xf32>
           return %0 : tensor<2xf32>
         }
     """,
@@ -229,16 +200,6 @@ ALIASED_RESULT = ErrorCode(
     remedy="Correct the numbers, which count from 0.",
     stablehlo="""
         func.func @main(%x: tensor<2xf32> {tf.aliasing_output = 3 : i32}) -> tensor<2xf32> {
-          return %x : tensor<2xf32>
-        }
-    """,
-)
-MEMORY_KIND = ErrorCode(
-    "E3767",
-    "A memory kind is device, pinned_host or unpinned_host.",
-    remedy="Use one of the kinds in the message.",
-    stablehlo="""
-        func.func @main(%x: tensor<2xf32> {mhlo.memory_kind = "moon"}) -> tensor<2xf32> {
           return %x : tensor<2xf32>
         }
     """,

@@ -95,15 +95,6 @@ TUNING_FILE = ErrorCode(
         xla.Client("cpu").compile(text, tuning_file="nothing.json")
     """,
 )
-LOADED_FILE = ErrorCode(
-    "E7024",
-    "A file or module of Python that a command loads exists.",
-    remedy="Give a file that ends with .py, or the name of an installed module.",
-    command="""
-        echo 'HloModule m ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }' > m.hlo
-        xlapy bisect m.hlo --load nothing.py
-    """,
-)
 PROGRAM_FILE = ErrorCode(
     "E7025",
     "The file of a program is at most 1 GiB large, and has the format that its name or the command says.",
@@ -191,15 +182,6 @@ REFERENCE_RESULT = ErrorCode(
     "The reference of a comparison has a result.",
     remedy="Look at the error of the reference, which the message has, or compare with another one.",
     why_no_example="the interpreter has a result for each program that the samples show",
-)
-INSTRUCTION_NAME = ErrorCode(
-    "E7037",
-    "An instruction that a command names is in the module.",
-    remedy="Use a name that `xlapy show` lists; the message has similar ones.",
-    command="""
-        echo 'HloModule m ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }' > m.hlo
-        xlapy explain z m.hlo
-    """,
 )
 CHOICE = ErrorCode(
     "E7038",

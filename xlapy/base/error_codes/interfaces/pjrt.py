@@ -80,9 +80,9 @@ PROGRAM_TEXT = ErrorCode(
     remedy="Look at the message of MLIR, which says what is wrong and where.",
     why_no_example=_PROGRAM_OF_JAX,
 )
-COMPILE_OPTIONS = ErrorCode(
+COMPILER_OPTIONS = ErrorCode(
     "E8012",
-    "Compile options are those of XLA, and their device assignment has a device for each replica of each partition.",
+    "The compiler options of a program are those of XLA, or `xlapy_memory_limit`.",
     remedy="Correct the option that the message names.",
     why_no_example=_PROGRAM_OF_JAX,
 )

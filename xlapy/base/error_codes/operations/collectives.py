@@ -22,8 +22,8 @@ EMPTY_GROUP = ErrorCode(
 )
 GROUP_IDS = ErrorCode(
     "E1703",
-    "Replica groups contain each id from 0 upward exactly once.",
-    remedy="Assign every participant to one group.",
+    "Replica groups contain no id twice, and each one from 0 upward unless devices may be in no group.",
+    remedy="Assign every participant to one group, or leave the groups empty.",
 )
 GROUP_SIZES = ErrorCode(
     "E1704",

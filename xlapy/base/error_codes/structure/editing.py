@@ -74,7 +74,7 @@ ATTRIBUTE_NAME = ErrorCode(
 NAME_IN_MODULE = ErrorCode(
     "E2092",
     "A computation or instruction that is asked for by name exists.",
-    remedy="Print the module to see the names; passes may rename or remove instructions.",
+    remedy="Print the module, or run `xlapy show`, to see the names; passes may rename or remove instructions.",
     python="xla.parse_hlo('ENTRY main { ROOT x = f32[] parameter(0) }').entry.find('y')",
 )
 CONNECTION = ErrorCode(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xlapy.base.error_codes.execution import devices as device_codes
 from xlapy.base.error_codes.formats import stablehlo_import as codes
 from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
 from xlapy.base.errors import ShapeError, UnsupportedError
@@ -115,7 +116,7 @@ def _with_layout_and_memory(shape: Shape, attributes: Mapping[str, Any]) -> Shap
     kind = attributes.get(_MEMORY_KIND, "device")
     if not isinstance(kind, str) or kind not in _MEMORY_SPACES:
         raise UnsupportedError(
-            operation_codes.MEMORY_KIND, f"{_MEMORY_KIND} {describe(kind)} is not one of {', '.join(_MEMORY_SPACES)}"
+            device_codes.MEMORY_KIND, f"{_MEMORY_KIND} {describe(kind)} is not one of {', '.join(_MEMORY_SPACES)}"
         )
     space = _MEMORY_SPACES[kind]
     if space and shape.layout is not None:
