@@ -70,8 +70,8 @@ The shape of the result follows from the operands and the attributes. The rule i
 
 Constraints:
 
-1. The operand is an array. [E1001]
-2. Its elements are integer. [E1013]
+1. The operand is an array. [E1001](../errors/operands.md#e1001)
+2. Its elements are integer. [E1013](../errors/operands.md#e1013)
 
 ## Definition
 
