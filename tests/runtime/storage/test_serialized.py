@@ -294,11 +294,7 @@ def repacked(data: bytes, *, module_text: bytes | None = None, **changes: object
         ),
         ({"module": {"name": "i", "parameters": [["x", "f32[1024]"]], "result": "(f32[1024])"}}, None),
         ({"module": {"name": "i", "parameters": [["x", "f32[1024]"]], "result": "f32[1025]"}}, "has other result than"),
-<<<<<<< HEAD
-        ({"donated": [[0, [3]]]}, "{3}"),
-=======
         ({"donated": [[0, [3]]]}, "has no element at {3}"),
->>>>>>> b1256015 (Tests of pages and of damaged programs expect the links and the message that the code has)
         ({"donated": [[-1, []]]}, "parameter -1 has no array"),
         ({"num_replicas": float("inf")}, "OverflowError"),
         ({"donated": 3}, "TypeError"),
