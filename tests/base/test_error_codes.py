@@ -73,6 +73,8 @@ def test_errors_are_pickled_with_their_code(kind: type[ShapeError]) -> None:
 def test_a_code_is_found_in_a_message() -> None:
     assert split_code("sizes differ [E1202]") == ("sizes differ", DOT_PAIR_SIZES)
     assert split_code("sizes differ [E9999]") == ("sizes differ [E9999]", None)
+    parsed = str(ParseError.at("ab\ncd", 4, OPERAND_COUNT, "expected x"))
+    assert split_code(parsed) == ("<text>:2:2: expected x\n  cd\n   ^", OPERAND_COUNT)
     assert find_code("e1202") is DOT_PAIR_SIZES and find_code("E12") is None
 
 

@@ -259,7 +259,7 @@ class InstructionReader:
             )
             return canonical
         except ShapeError as error:
-            self.cursor.fail_at(opcode_position, error.code, f"{op.name}: {error}")
+            self.cursor.fail_at(opcode_position, error.code, f"{op.name}: {error.message}")
 
     # -- operands
 

@@ -82,7 +82,8 @@ class ErrorCode(str):
 
 
 _PATTERN = re.compile(r"E\d{4}")
-_SUFFIX = re.compile(r" \[(E\d{4})\]$")
+_SUFFIX = re.compile(r" \[(E\d{4})\](\n  .*\n\s*\^)?\Z")
+"""The code at the end of a message, or before the excerpt of a ParseError: a source line and a caret."""
 
 _CODES: dict[str, ErrorCode] = {}
 """The codes whose modules are imported."""
@@ -120,7 +121,10 @@ def find_code(text: str) -> ErrorCode | None:
 
 
 def split_code(message: str) -> tuple[str, ErrorCode | None]:
-    """`rank differs [E1203]` -> (`rank differs`, the code); (message, None) if no known code ends the message."""
+    """`rank differs [E1203]` -> (`rank differs`, the code); (message, None) if no known code ends the message.
+
+    The excerpt of a ParseError, which follows its code, stays part of the message.
+    """
     match = _SUFFIX.search(message)
     code = find_code(match[1]) if match else None
-    return (message, None) if match is None or code is None else (message[: match.start()], code)
+    return (message, None) if match is None or code is None else (message[: match.start()] + (match[2] or ""), code)

@@ -229,5 +229,5 @@ def _slots(kind: StorageClass, described: Sequence[tuple[str, str]]) -> list[Buf
     try:
         rows = [(Shape.parse(shape), name) for shape, name in described]
     except XlaError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(error.message) from error
     return [BufferSlice(shape, kind, number, name=name) for number, (shape, name) in enumerate(rows)]

@@ -52,5 +52,5 @@ def lazy_module_from(description: Mapping[str, Any], read: Callable[[], Module])
         parameters = [Shape.parse(text) for _, text in description["parameters"]]
         shape = ProgramShape(parameters, Shape.parse(description["result"]), names)
     except XlaError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(error.message) from error
     return LazyModule(str(description["name"]), shape, read)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from xlapy.base.error_codes.compilation.partitioner import UNREDUCED_SUMS
 from xlapy.base.error_codes.formats import bytecode as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.stablehlo import ir
@@ -84,7 +85,7 @@ def _sharding(has_unreduced: bool, has_reduction: bool = False) -> Callable[[Dia
         unreduced = _attribute_texts(reader) if has_unreduced else []
         if has_reduction and reader.signed_varint():
             raise UnsupportedError(
-                codes.BYTECODE_TYPE,
+                UNREDUCED_SUMS,
                 f"MLIR bytecode, byte {reader.position}: unreduced axes are supported for sums only",
             )
         text = f"{mesh_text}, [{', '.join(dimensions)}]"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from xlapy import opcodes
 from xlapy.base.error_codes.formats import stablehlo_import as codes
 from xlapy.base.error_codes.formats import stablehlo_operations as operation_codes
+from xlapy.base.error_codes.operations import operands as shared_codes
 from xlapy.base.errors import ShapeError
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
@@ -107,7 +108,7 @@ def torch_index_select(builder: ComputationBuilder, operation: ir.Operation) -> 
     dimension, batches = integer(operation, "dim"), integer(operation, "batch_dims")
     if not 0 <= batches <= dimension < operand.shape.rank or batches > index.shape.rank:
         raise ShapeError(
-            operation_codes.BATCHING_DIMENSIONS,
+            shared_codes.DIMENSION_NUMBER,
             f"dim {dimension} and batch_dims {batches} do not fit {operand.shape.to_text(layout=False)}",
         )
     sizes = [1 if d == dimension or d < batches else size for d, size in enumerate(operand.shape.dimensions)]
