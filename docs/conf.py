@@ -23,7 +23,7 @@ extensions = [
     "page_lists",
 ]
 exclude_patterns = ["_generate", "extensions"]
-linked_pages = ["reference/ops/*"]  # by their index, which is in the navigation
+linked_pages = ["reference/ops/*", "reference/errors/*"]  # by their indexes, which are in the navigation
 autodoc_inherit_docstrings = False
 smartquotes = False  # quotes in prose are often quotes of text
 

@@ -140,7 +140,8 @@ def test_a_message_and_a_result_are_shown() -> None:
     text = (FOLDER / "clamp.md").read_text()
     assert "show(ops.clamp(0, x, 6))\n```\n\n```text\ns32[3] {0, 5, 6}\n```\n" in text
     assert "\n```python\nops.clamp(min, operand, max)\n```\n" in text
-    assert "- Each bound is a scalar or has the dimensions of the operand.\n" in text
+    link = "[E1102](../errors/elementwise.md#e1102)"
+    assert f"- Each bound is a scalar or has the dimensions of the operand. {link}\n" in text
     assert "<code>clamp</code></summary>\n\n```python\n@" in text
     assert "example.py:4: get-tuple-element: index 2 is out of bounds" in (FOLDER / "get-tuple-element.md").read_text()
 

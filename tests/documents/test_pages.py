@@ -27,7 +27,7 @@ SHOWN = {
 ON_JAX = {"docs/how-to/jax.md": 1}
 """The same of pages whose programs choose the platform by `JAX_PLATFORMS=xlapy`."""
 
-WRITTEN_WITH_OUTPUT = ("docs/reference/operation-semantics/", "docs/reference/broadcasting")
+WRITTEN_WITH_OUTPUT = ("docs/reference/operation-semantics/", "docs/reference/broadcasting", "docs/reference/errors/")
 """Pages that are generated: the output of their examples is what the examples print when the page is written."""
 
 
