@@ -184,7 +184,7 @@ def test_bytes_that_are_not_text(tmp_path, data: bytes):
     (tmp_path / "bytes.hlo").write_bytes(data)
     done = xlapy("opt", str(tmp_path / "bytes.hlo"))
     place = next(i for i, byte in enumerate(data) if byte >= 0x80)
-    message = f"xlapy: {tmp_path}/bytes.hlo is not HLO text: byte {place} is not UTF-8\n"
+    message = f"xlapy: {tmp_path}/bytes.hlo is not HLO text: byte {place} is not UTF-8 [E7025]\n"
     assert (done.returncode, done.stdout, done.stderr.decode()) == (1, b"", message)
 
 

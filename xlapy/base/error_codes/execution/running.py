@@ -95,6 +95,7 @@ COLLECTIVE_MISMATCH = ErrorCode(
         client.devices[1].transfer_to_infeed(np.zeros(1, np.uint32))
         xla.block_until_ready(results)
     ''',
+    message="device ...: ... meets ... of device ... [E6205]",
 )
 CHANNEL_ENDS = ErrorCode(
     "E6206",
@@ -112,6 +113,8 @@ CHANNEL_ENDS = ErrorCode(
         program = xla.Client(devices=2).compile(text)
         xla.block_until_ready(program.execute_sharded([[], []]))
     ''',
+    message="device ...: s (send): device 0 and device 1 both send on the channel, which joins two devices only; name "
+    "the pairs in the frontend attribute _xla_send_recv_source_target_pairs [E6206]",
 )
 COMPLETED_TRANSFER = ErrorCode(
     "E6207",
