@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent / "extensions"), str(Path(__file__).parents[1])]
+
+from pygments.lexers.special import TextLexer  # noqa: E402
 
 from xlapy.base.version import VERSION  # noqa: E402
 
@@ -51,3 +54,9 @@ html_theme_options = {"navigation_with_keys": True}
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+
+
+def setup(app: Any) -> None:
+    """Shows HLO and MLIR, for which Pygments has no lexers, as plain text."""
+    for language in ("hlo", "mlir"):
+        app.add_lexer(language, TextLexer)
