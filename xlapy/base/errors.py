@@ -96,7 +96,7 @@ class ParseError(XlaError):
 
     message: the reason alone. offset: characters from the start of the text. line, column: the position, both counted
     from 1. source_line: the whole line. filename: the file of the text, if known. `str()` gives
-    `file:line:column: message`, the line, and a caret under the column.
+    `file:line:column: message [code]`, the line, and a caret under the column.
 
     >>> try:
     ...     xla.parse_hlo("ENTRY e { ROOT x = f32[] paramter(0) }")

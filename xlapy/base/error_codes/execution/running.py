@@ -113,8 +113,8 @@ CHANNEL_ENDS = ErrorCode(
         program = xla.Client(devices=2).compile(text)
         xla.block_until_ready(program.execute_sharded([[], []]))
     ''',
-    message="device ...: s (send): device ... and device ... both send on the channel, which joins two devices only; name "
-    "the pairs in the frontend attribute _xla_send_recv_source_target_pairs [E6206]",
+    message="device ...: s (send): device ... and device ... both send on the channel, which joins two devices only; "
+    "name the pairs in the frontend attribute _xla_send_recv_source_target_pairs [E6206]",
 )
 COMPLETED_TRANSFER = ErrorCode(
     "E6207",
