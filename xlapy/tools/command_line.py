@@ -26,6 +26,7 @@ COMMANDS = {
     "show": "Show a module as a tree or an interactive page.",
     "profile": "Show where the time of a run goes.",
     "tune": "Measure other plans of a program's kernels, and keep the faster ones.",
+    "simulate": "Predict the time and memory of a program on a cluster.",
     "explain": "Follow one instruction from source line to assembly.",
     "explain-error": "Describe the rule behind the code of an error.",
     "diff": "Compare two modules, or a module before and after each pass.",

@@ -8,12 +8,10 @@ Responsible for which computations are ordered. Does not depend on how an order 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xlapy.analysis.aliasing import CONTROL_FLOW_OPS, AliasAnalysis
-from xlapy.analysis.memory.graph import MemoryGraph
+from xlapy.analysis.memory.computations import memory_graph, runs_in_program
 from xlapy.analysis.memory.schedule import schedule
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
@@ -45,19 +43,3 @@ class ScheduleForMemory:
             edit.reorder(computation, [graph.instructions[node] for node in order])
         module.config.is_scheduled = True
         return not was_scheduled or before != [list(computation) for computation in module.computations]
-
-
-def memory_graph(computation: Computation, peaks: Mapping[Computation, int], donated: Collection[int]) -> MemoryGraph:
-    """Returns the graph of a computation, which may overwrite the donated arguments, or all if it is not the entry.
-
-    peaks: the bytes that the computations need that it calls.
-    """
-    aliases = AliasAnalysis(computation)
-    leaves = [value for parameter in computation.parameters for value in aliases.values(parameter)]
-    owned = [value for number, value in enumerate(leaves) if number in donated or not computation.is_entry]
-    return MemoryGraph(aliases, peaks, owned)
-
-
-def runs_in_program(computation: Computation) -> bool:
-    """Whether a computation is the entry, or all that call it run it as a part of the program."""
-    return computation.is_entry or all(caller.op in CONTROL_FLOW_OPS for caller in computation.callers)

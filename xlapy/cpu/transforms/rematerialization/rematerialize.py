@@ -19,6 +19,7 @@ import numpy as np
 from xlapy.analysis.aliasing import CONTROL_FLOW_OPS, is_alias
 from xlapy.analysis.cost.instructions import instruction_costs
 from xlapy.analysis.cost.model import Rates
+from xlapy.analysis.memory.computations import memory_graph, runs_in_program
 from xlapy.analysis.memory.graph import MemoryGraph
 from xlapy.analysis.memory.profile import live_bytes, peak_bytes
 from xlapy.cpu.transforms.rematerialization.recomputation import (
@@ -27,7 +28,6 @@ from xlapy.cpu.transforms.rematerialization.recomputation import (
     can_be_recomputed,
     find_recomputation,
 )
-from xlapy.cpu.transforms.schedule_for_memory import memory_graph, runs_in_program
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction

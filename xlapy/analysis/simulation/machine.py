@@ -1,0 +1,119 @@
+"""Describes the machine of a simulation: the rates of a device, and the links between devices by level.
+
+Responsible for these records and for the interpolation of rates. Does not depend on files, measurements or programs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from math import log2
+
+from xlapy.base.element_types import PrimitiveType
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A rate that depends on a size: points (size, rate), the smallest size first.
+
+    Between two points, the time per unit, 1 / rate, changes in proportion to the logarithm of the size. Outside, the
+    rate is that of the nearest point.
+
+    Example: with points (1024, 4e9) and (4096, 2e9), the rate at 2048 is 2.67e9.
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    @staticmethod
+    def constant(rate: float) -> Curve:
+        return Curve(((1.0, rate),))
+
+    def at(self, size: float) -> float:
+        """Returns the rate at a size."""
+        above = bisect_right([point[0] for point in self.points], size)
+        if above == 0 or above == len(self.points):
+            return self.points[max(0, above - 1)][1]
+        (low, slow), (high, fast) = self.points[above - 1 : above + 1]
+        part = log2(size / low) / log2(high / low)
+        return 1 / ((1 - part) / slow + part / fast)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRates:
+    """What a device does in a second; of a machine whose devices share processors, what one processor does."""
+
+    products: Mapping[str, Curve]
+    """Operations of matrix multiplications, convolutions and Fourier transforms per second, by element type of the
+    operands. A curve over the operations of one kernel. `default` stands for types that are not listed."""
+    elementwise: float
+    """Arithmetic operations on single elements per second."""
+    transcendentals: float
+    """Transcendental functions per second."""
+    bandwidth: Curve
+    """Bytes read and written per second: a curve over the bytes that the device accesses before it accesses an array
+    again, which decide in which memory the array is."""
+    kernel_overhead: float = 0.0
+    """Seconds to start a kernel."""
+
+    def products_of(self, element_type: PrimitiveType) -> Curve:
+        """Returns the rate of products of an element type."""
+        name = str(element_type)
+        return self.products[name if name in self.products else "default"]
+
+
+class Algorithm(Enum):
+    """How the devices of a level exchange data."""
+
+    RING = "ring"
+    """n - 1 steps to the next device, or 2 (n - 1) for an all-reduce."""
+    HALVING = "halving"
+    """log2 n steps with halved or doubled messages (recursive halving and doubling), or 2 log2 n for an all-reduce."""
+    BEST = "best"
+    """The faster of both."""
+    SHARED_MEMORY = "shared-memory"
+    """Devices of one process, which meet once and then copy through memory; all of them share its bandwidth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """latency: seconds of a step, or per device for `SHARED_MEMORY`. bandwidth: bytes per second that each device sends
+    while it receives as many, or that all devices together move for `SHARED_MEMORY`; a curve over the bytes."""
+
+    latency: float
+    bandwidth: Curve
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level of the hierarchy of links, such as a node: `size` units of the level below, or 0 if it has no bound."""
+
+    name: str
+    size: int
+    link: Link
+    algorithm: Algorithm = Algorithm.BEST
+    collectives: Mapping[str, Link] = field(default_factory=dict[str, Link])
+    """Links as they were measured by collectives of a kind, such as `all-reduce`."""
+
+    def link_of(self, kind: str) -> Link:
+        return self.collectives.get(kind, self.link)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineDescription:
+    """A machine. processors: the number of processors that the devices of an innermost unit share; 0 if each device has
+    its own. memory: bytes of memory of a device; 0 if unknown. levels: the innermost first. launch: seconds of a step
+    that each device of an innermost unit adds before its program starts."""
+
+    name: str
+    rates: DeviceRates
+    levels: tuple[Level, ...]
+    processors: int = 0
+    memory: int = 0
+    launch: float = 0.0
+
+    def with_sizes(self, sizes: Mapping[int, int]) -> MachineDescription:
+        """Returns the machine with other sizes of some levels, by the number of the level."""
+        levels = [replace(level, size=sizes.get(number, level.size)) for number, level in enumerate(self.levels)]
+        return replace(self, levels=tuple(levels))
