@@ -31,6 +31,7 @@ HOW_TO = {
     "see-the-machine-code-of-a-kernel": 3,
     "see-the-value-of-an-instruction": 3,
     "set-flags": 2,
+    "simulate-a-cluster": 4,
     "time-a-program": 2,
     "tune-a-program": 3,
 }

@@ -13,6 +13,7 @@ bandwidth = [[1e6, 8e12], [1e8, 2e12]]   # bytes, by the bytes accessed between 
 kernel_overhead = 2e-6                   # seconds
 [rates.products]
 bf16 = 6e14                              # operations of matrix products
+convolution-bf16 = 4e14                  # of one opcode
 default = 5e13
 
 [[levels]]                               # the innermost first

@@ -20,6 +20,7 @@ from xlapy.analysis.simulation.machine import MachineDescription
 from xlapy.base.element_types import F32, PrimitiveType
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.registry import OpDef
 
 _MIN_PARALLEL_SECONDS: Final = MIN_PARALLEL_CYCLES / CYCLES_PER_MICROSECOND * 1e-6
 """A shorter kernel runs on one processor."""
@@ -54,7 +55,7 @@ def kernel_seconds(
     rates = machine.rates
     arithmetic = (cost.flops - cost.products) / rates.elementwise + cost.transcendentals / rates.transcendentals
     if cost.products:
-        curve = rates.products_of(_product_type(instruction))
+        curve = rates.products_of(*_product_of(instruction))
         arithmetic += cost.products / curve.at(cost.products)
     share = max(1.0, devices / machine.processors) if machine.processors else 1.0
     # Devices that share a processor also share its caches.
@@ -94,10 +95,9 @@ def computed_inside(computations: Sequence[Computation]) -> Iterator[Instruction
             yield from computed_inside(instruction.computations)
 
 
-def _product_type(instruction: Instruction) -> PrimitiveType:
+def _product_of(instruction: Instruction) -> tuple[OpDef, PrimitiveType]:
+    """Returns the operation of a kernel that multiplies and adds, and the element type of its operands."""
     inside = [instruction] if instruction.op is not opcodes.FUSION else computed_inside(instruction.computations)
-    found = [one.operands[0].shape.element_type for one in inside if one.op in _PRODUCTS]
-    if found:
-        return found[0]
-    shape = instruction.operands[0].shape if instruction.operands else instruction.shape
-    return shape.element_type if shape.is_array else F32
+    product = next((one for one in inside if one.op in _PRODUCTS), instruction)
+    shape = product.operands[0].shape if product.operands else product.shape
+    return product.op, shape.element_type if shape.is_array else F32

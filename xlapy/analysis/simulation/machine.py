@@ -12,6 +12,7 @@ from enum import Enum
 from math import log2
 
 from xlapy.base.element_types import PrimitiveType
+from xlapy.opcodes.registry import OpDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class DeviceRates:
 
     products: Mapping[str, Curve]
     """Operations of matrix multiplications, convolutions and Fourier transforms per second, by element type of the
-    operands. A curve over the operations of one kernel. `default` stands for types that are not listed."""
+    operands, as `f32`, or by opcode and type, as `convolution-f32`. `default` stands for what is not listed. A curve
+    over the operations of one kernel."""
     elementwise: float
     """Arithmetic operations on single elements per second."""
     transcendentals: float
@@ -57,10 +59,10 @@ class DeviceRates:
     kernel_overhead: float = 0.0
     """Seconds to start a kernel."""
 
-    def products_of(self, element_type: PrimitiveType) -> Curve:
-        """Returns the rate of products of an element type."""
-        name = str(element_type)
-        return self.products[name if name in self.products else "default"]
+    def products_of(self, op: OpDef, element_type: PrimitiveType) -> Curve:
+        """Returns the rate of products by an operation on operands of an element type."""
+        names = (f"{op.name}-{element_type}", str(element_type), "default")
+        return next(self.products[name] for name in names if name in self.products)
 
 
 class Algorithm(Enum):

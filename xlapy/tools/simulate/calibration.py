@@ -9,14 +9,14 @@ Responsible for the programs and their times. Does not depend on files.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from xlapy.analysis.simulation.collective_time import CollectiveKind
-from xlapy.analysis.simulation.machine import Curve, Link, MachineDescription
+from xlapy.analysis.simulation.machine import Curve, DeviceRates, Link, MachineDescription
 from xlapy.base.shape import Shape
 from xlapy.runtime import Client
 from xlapy.runtime.buffer import block_until_ready
@@ -30,8 +30,13 @@ _SECONDS: Final = 0.04
 
 _DOT_SIZES: Final = (32, 128, 512)
 _DOT_TYPES: Final = ("f32", "bf16", "f64")
+_CONVOLUTION_BATCHES: Final = (1, 4)
 _COLLECTIVE_BYTES: Final = (1 << 10, 1 << 16, 1 << 19, 1 << 22, 1 << 24)
 _COLLECTIVE_DEVICES: Final = (2, 4, 8)
+_LOOP_ROWS: Final = (4, 32, 256)
+_CALL_ROWS: Final = (1024, 4096)
+"""Numbers of rows of 4 KiB: sizes of the arrays for which the bandwidth is measured."""
+
 _TRANSCENDENTAL_ELEMENTS: Final = 1 << 12
 
 Say = Callable[[str], None]
@@ -39,31 +44,56 @@ Say = Callable[[str], None]
 
 def calibrated_machine(say: Say) -> MachineDescription:
     """Returns a description of this machine from measurements. say: is called with a line for each."""
-    machine = uncalibrated_machine(machine_roofline())
+    machine = uncalibrated_machine(machine_roofline(anew=True))
     processors = machine.processors
-    products: dict[str, Curve] = {}
-    for name in _DOT_TYPES:
-        points = [_dot_point(name, size, processors) for size in _DOT_SIZES]
-        products[name] = Curve(tuple(points))
-        say(f"matrix products of {name}: {points[-1][1] / 1e9:.4g} billion operations per second")
-    products["default"] = products["f32"]
     launch = _launch_seconds(processors)
     say(f"launch: {launch * 1e6:.4g} us per device")
-    overhead = _kernel_overhead(processors)
-    say(f"kernel: {overhead * 1e6:.4g} us")
-    rates = replace(machine.rates, products=products, kernel_overhead=overhead)
-    rates = replace(rates, transcendentals=_transcendental_rate(processors))
-    say(f"transcendental functions: {rates.transcendentals / 1e9:.4g} billion per second")
+    before = _measured_rates(machine.rates, processors, launch)
     links: dict[str, Link] = {}
     for kind in _COLLECTIVES:
         links[kind.value] = link = _measured_link(kind)
         last = link.bandwidth.points[-1][1]
         say(f"{kind.value}: {link.latency * 1e6:.4g} us per device, {last / 1e9:.4g} GB/s")
+    rates = _faster(before, _measured_rates(machine.rates, processors, launch))
+    for name in (*_DOT_TYPES, "convolution-f32"):
+        say(f"products, {name}: {rates.products[name].points[-1][1] / 1e9:.4g} billion operations per second")
+    caches, memory = rates.bandwidth.points[0][1], rates.bandwidth.points[-1][1]
+    say(f"memory: {caches / 1e9:.4g} GB/s in caches, {memory / 1e9:.4g} GB/s beyond")
+    say(f"transcendental functions: {rates.transcendentals / 1e9:.4g} billion per second")
+    say(f"kernel: {rates.kernel_overhead * 1e6:.4g} us")
     process = replace(machine.levels[0], link=links[CollectiveKind.ALL_REDUCE.value], collectives=links)
     return replace(machine, rates=rates, levels=(process, *machine.levels[1:]), launch=launch)
 
 
 # -- kernels
+
+
+def _measured_rates(described: DeviceRates, devices: int, launch: float) -> DeviceRates:
+    products = {name: Curve(tuple(_dot_point(name, size, devices) for size in _DOT_SIZES)) for name in _DOT_TYPES}
+    products["default"] = products["f32"]
+    products["convolution-f32"] = Curve(tuple(_convolution_point(batch, devices) for batch in _CONVOLUTION_BATCHES))
+    return DeviceRates(
+        products,
+        described.elementwise,
+        _transcendental_rate(devices),
+        Curve(tuple(_bandwidth_points(devices, launch))),
+        _kernel_overhead(devices),
+    )
+
+
+def _faster(one: DeviceRates, other: DeviceRates) -> DeviceRates:
+    """Returns the better of two measurements of each rate: other processes, or the clock, may have disturbed one."""
+
+    def best(a: Curve, b: Curve) -> Curve:
+        return Curve(tuple((size, max(x, y)) for (size, x), (_, y) in zip(a.points, b.points, strict=True)))
+
+    return DeviceRates(
+        {name: best(curve, other.products[name]) for name, curve in one.products.items()},
+        max(one.elementwise, other.elementwise),
+        max(one.transcendentals, other.transcendentals),
+        best(one.bandwidth, other.bandwidth),
+        min(one.kernel_overhead, other.kernel_overhead),
+    )
 
 
 def _dot_point(name: str, size: int, devices: int) -> tuple[float, float]:
@@ -74,6 +104,45 @@ def _dot_point(name: str, size: int, devices: int) -> tuple[float, float]:
     shape = f"{name}[{size},{size}]"
     operations = 2.0 * size**3
     return operations, operations / _iteration_seconds(shape, body, devices, operations / 2e10)
+
+
+def _convolution_point(batch: int, devices: int) -> tuple[float, float]:
+    text = f"""HloModule calibration, replica_count={devices}
+ENTRY main {{
+  x = f32[{batch},56,56,64] parameter(0)
+  k = f32[3,3,64,64] parameter(1)
+  ROOT y = f32[{batch},56,56,64] convolution(x, k), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f
+}}
+"""
+    operations = 2.0 * batch * 56 * 56 * 64 * 64 * 9
+    return operations, operations / step_seconds(text, devices)
+
+
+def _bandwidth_points(devices: int, launch: float) -> Iterator[tuple[float, float]]:
+    """Yields numbers of bytes and the bytes per second of sums of two arrays: in a loop, whose arrays stay in caches,
+    then in single calls, which also make the memory of their results."""
+    for rows in _LOOP_ROWS:
+        shape = f"f32[{rows},1024]"
+        body = f"""
+  w = {shape} get-tuple-element(s), index=2
+  r = {shape} reverse(x), dimensions={{0}}
+  a = {shape} add(r, w)
+  b = {shape} opt-barrier(a)
+  q = {shape} reverse(b), dimensions={{0}}
+  y = {shape} add(q, w)"""
+        moved = 3.0 * rows * 4096  # of each of two kernels, the second of which writes to the memory of x
+        yield moved, 2 * moved / _iteration_seconds(shape, body, devices, moved / 2e10)
+    for rows in _CALL_ROWS:
+        shape = f"f32[{rows},1024]"
+        text = f"""HloModule calibration, replica_count={devices}
+ENTRY main {{
+  x = {shape} parameter(0)
+  w = {shape} parameter(1)
+  ROOT y = {shape} add(x, w)
+}}
+"""
+        moved = 3.0 * rows * 4096
+        yield moved, moved / max(step_seconds(text, devices) - devices * launch, moved / 1e12)
 
 
 def _kernel_overhead(devices: int) -> float:
@@ -89,7 +158,8 @@ def _transcendental_rate(devices: int) -> float:
     count = _TRANSCENDENTAL_ELEMENTS
     body = f"""
   r = f32[{count}] reverse(x), dimensions={{0}}
-  y = f32[{count}] tanh(r)"""
+  n = f32[{count}] negate(r)
+  y = f32[{count}] exponential(n)"""
     return count / _iteration_seconds(f"f32[{count}]", body, devices, count / 1e9)
 
 
@@ -208,9 +278,10 @@ ENTRY main {{
 def step_seconds(text: str, devices: int) -> float:
     """Returns the least time of several calls of a program on that many devices of this process. Arguments are ones."""
     module = parse_hlo(text)
-    executable = Client("cpu", devices=devices).compile(module)
+    client = Client("cpu", devices=devices)
+    executable = client.compile(module)
     parameters = [parameter.shape for parameter in module.entry_computation.parameters]
-    arguments = [[_ones(shape) for shape in parameters] for _ in range(devices)]
+    arguments = [[client.device_put(_ones(shape)) for shape in parameters] for _ in range(devices)]
     found: list[float] = []
     for _ in range(_RUNS + 1):
         begin = time.perf_counter()

@@ -1,0 +1,237 @@
+"""Compares the simulator's predictions with measurements of programs on 2 to 8 devices of this process.
+
+    xlapy simulate --calibrate --machine this.json
+    python -m benchmarks.simulation this.json
+
+Prints the measured and the predicted time of a step, and their ratio. All programs are measured several times in turn,
+because the speed of a machine changes; the least time of each counts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from xlapy.analysis.simulation.communication import device_counts
+from xlapy.analysis.simulation.simulator import simulate
+from xlapy.text import parse_hlo
+from xlapy.tools.simulate.calibration import step_seconds
+from xlapy.tools.simulate.machines import find_machine
+from xlapy.tools.simulate.programs import prepared
+
+ROUNDS = 4
+ADD = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }\n"
+MAX = "max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }\n"
+DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+
+
+def programs() -> Iterator[tuple[str, int, str]]:
+    """Yields the name, the number of devices and the entry computation (or module without its first line)."""
+    yield (
+        "gradients, data-parallel",
+        4,
+        f"""{ADD}ENTRY e {{
+  x = f32[256,512] parameter(0)
+  w = f32[512,512] parameter(1)
+  h = f32[256,512] dot(x, w), {DOT}
+  t = f32[256,512] tanh(h)
+  g = f32[512,512] dot(x, t), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  s = f32[512,512] all-reduce(g), replica_groups={{}}, to_apply=add
+  l = f32[] constant(0.01)
+  b = f32[512,512] broadcast(l), dimensions={{}}
+  d = f32[512,512] multiply(s, b)
+  ROOT n = f32[512,512] subtract(w, d)
+}}""",
+    )
+    yield (
+        "layer, tensor-parallel",
+        8,
+        f"""{ADD}ENTRY e {{
+  x = f32[256,512] parameter(0)
+  v = f32[512,256] parameter(1)
+  w = f32[256,512] parameter(2)
+  h = f32[256,256] dot(x, v), {DOT}
+  t = f32[256,256] logistic(h)
+  m = f32[256,256] multiply(h, t)
+  y = f32[256,512] dot(m, w), {DOT}
+  r = f32[256,512] all-reduce(y), replica_groups={{}}, to_apply=add
+  ROOT z = f32[256,512] add(r, x)
+}}""",
+    )
+    yield (
+        "softmax of rows, maximum of all",
+        2,
+        f"""{ADD}{MAX}ENTRY e {{
+  x = f32[512,1024] parameter(0)
+  i = f32[] constant(-inf)
+  z = f32[] constant(0)
+  m = f32[512] reduce(x, i), dimensions={{1}}, to_apply=max
+  n = f32[512] all-reduce(m), replica_groups={{}}, to_apply=max
+  b = f32[512,1024] broadcast(n), dimensions={{0}}
+  d = f32[512,1024] subtract(x, b)
+  e = f32[512,1024] exponential(d)
+  s = f32[512] reduce(e, z), dimensions={{1}}, to_apply=add
+  t = f32[512] all-reduce(s), replica_groups={{}}, to_apply=add
+  c = f32[512,1024] broadcast(t), dimensions={{0}}
+  ROOT q = f32[512,1024] divide(e, c)
+}}""",
+    )
+    yield (
+        "experts, all-to-all twice",
+        4,
+        f"""ENTRY e {{
+  x = f32[4,256,256] parameter(0)
+  w = f32[256,512] parameter(1)
+  v = f32[512,256] parameter(2)
+  a = f32[4,256,256] all-to-all(x), replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}
+  f = f32[1024,256] reshape(a)
+  h = f32[1024,512] dot(f, w), {DOT}
+  t = f32[1024,512] tanh(h)
+  y = f32[1024,256] dot(t, v), {DOT}
+  g = f32[4,256,256] reshape(y)
+  ROOT r = f32[4,256,256] all-to-all(g), replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}
+}}""",
+    )
+    yield (
+        "ring of permutes in a loop",
+        4,
+        f"""condition {{
+  s = (s32[], f32[256,256], f32[256,256]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(8)
+  ROOT go = pred[] compare(i, n), direction=LT
+}}
+body {{
+  s = (s32[], f32[256,256], f32[256,256]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  k = f32[256,256] get-tuple-element(s), index=1
+  a = f32[256,256] get-tuple-element(s), index=2
+  d = f32[256,256] dot(k, a), {DOT}
+  t = f32[256,256] tanh(d)
+  p = f32[256,256] collective-permute(k), source_target_pairs={{{{0,1}},{{1,2}},{{2,3}},{{3,0}}}}
+  ROOT r = (s32[], f32[256,256], f32[256,256]) tuple(j, p, t)
+}}
+ENTRY e {{
+  z = s32[] constant(0)
+  k = f32[256,256] parameter(0)
+  a = f32[256,256] parameter(1)
+  s = (s32[], f32[256,256], f32[256,256]) tuple(z, k, a)
+  w = (s32[], f32[256,256], f32[256,256]) while(s), condition=condition, body=body
+  ROOT y = f32[256,256] get-tuple-element(w), index=2
+}}""",
+    )
+    yield (
+        "large update, memory-bound",
+        8,
+        """ENTRY e {
+  w = f32[1048576] parameter(0)
+  g = f32[1048576] parameter(1)
+  m = f32[1048576] parameter(2)
+  a = f32[1048576] add(m, g)
+  ROOT n = f32[1048576] subtract(w, a)
+}""",
+    )
+    yield (
+        "fully sharded layer",
+        8,
+        f"""{ADD}ENTRY e {{
+  x = f32[128,512] parameter(0)
+  s = f32[64,512] parameter(1)
+  w = f32[512,512] all-gather(s), replica_groups={{}}, dimensions={{0}}
+  h = f32[128,512] dot(x, w), {DOT}
+  t = f32[128,512] tanh(h)
+  g = f32[512,512] dot(x, t), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  r = f32[64,512] reduce-scatter(g), replica_groups={{}}, dimensions={{0}}, to_apply=add
+  ROOT n = f32[64,512] subtract(s, r)
+}}""",
+    )
+    yield (
+        "normalized rows, product",
+        4,
+        f"""{ADD}ENTRY e {{
+  x = f32[1024,512] parameter(0)
+  w = f32[512,256] parameter(1)
+  z = f32[] constant(0)
+  q = f32[1024,512] multiply(x, x)
+  s = f32[1024] reduce(q, z), dimensions={{1}}, to_apply=add
+  i = f32[1024] rsqrt(s)
+  b = f32[1024,512] broadcast(i), dimensions={{0}}
+  n = f32[1024,512] multiply(x, b)
+  y = f32[1024,256] dot(n, w), {DOT}
+  ROOT g = f32[4096,256] all-gather(y), replica_groups={{}}, dimensions={{0}}
+}}""",
+    )
+    yield (
+        "small all-reduces in a row",
+        8,
+        f"""{ADD}ENTRY e {{
+  x = f32[64] parameter(0)
+  a = f32[64] all-reduce(x), replica_groups={{}}, to_apply=add
+  b = f32[64] negate(a)
+  c = f32[64] all-reduce(b), replica_groups={{}}, to_apply=add
+  d = f32[64] negate(c)
+  e = f32[64] all-reduce(d), replica_groups={{}}, to_apply=add
+  f = f32[64] negate(e)
+  ROOT g = f32[64] all-reduce(f), replica_groups={{}}, to_apply=add
+}}""",
+    )
+    yield (
+        "large all-reduce",
+        2,
+        f"""{ADD}ENTRY e {{
+  x = f32[4194304] parameter(0)
+  a = f32[4194304] all-reduce(x), replica_groups={{}}, to_apply=add
+  ROOT b = f32[4194304] multiply(a, x)
+}}""",
+    )
+    yield (
+        "convolution of images",
+        2,
+        """ENTRY e {
+  x = f32[4,56,56,64] parameter(0)
+  k = f32[3,3,64,64] parameter(1)
+  c = f32[4,56,56,64] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  z = f32[] constant(0)
+  b = f32[4,56,56,64] broadcast(z), dimensions={}
+  ROOT r = f32[4,56,56,64] maximum(c, b)
+}""",
+    )
+    yield (
+        "products in groups of two",
+        4,
+        f"""{ADD}ENTRY e {{
+  x = f32[512,512] parameter(0)
+  w = f32[512,512] parameter(1)
+  y = f32[512,512] dot(x, w), {DOT}
+  r = f32[512,512] all-reduce(y), replica_groups={{{{0,1}},{{2,3}}}}, to_apply=add
+  ROOT z = f32[512,512] dot(r, w), {DOT}
+}}""",
+    )
+
+
+def main(path: str) -> None:
+    machine = find_machine(path)
+    within, least = 0, dict[str, float]()
+    rows = list(programs())
+    for _ in range(ROUNDS):
+        for name, devices, text in rows:
+            seconds = step_seconds(f"HloModule m, replica_count={devices}\n{text}", devices)
+            least[name] = min(seconds, least.get(name, seconds))
+    print(f"{'program':<34} devices  measured  predicted  ratio")
+    for name, devices, text in rows:
+        whole = f"HloModule m, replica_count={devices}\n{text}"
+        module, counts = prepared(parse_hlo(whole), None, None)
+        assert counts == device_counts(module, devices)
+        predicted = simulate(module, machine, counts).seconds
+        measured = least[name]
+        within += abs(predicted / measured - 1) <= 0.2
+        times = f"{measured * 1e3:>6.3f} ms {predicted * 1e3:>7.3f} ms"
+        print(f"{name:<34} {devices:>7} {times}  {predicted / measured:>5.2f}")
+    print(f"within 20 %: {within} of {len(rows)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else str(Path("this.json")))
