@@ -105,7 +105,12 @@ def _offsets(kernel: Kernel, written: Buffer, read: Collection[Buffer]) -> set[A
 
 
 def _accesses_same_row(offsets: set[Affine]) -> bool:
-    """Whether all offsets are equal, or consecutive (not nested) loops go through the same row of their own."""
+    """Whether all offsets are equal, or consecutive (not nested) loops go through the same row of their own.
+
+    Without offsets nothing is known: other statements than loads and stores access the buffers.
+    """
+    if not offsets:
+        return False
     if len(offsets) == 1:
         return True
     axes = [_innermost_axis(offset) for offset in offsets]

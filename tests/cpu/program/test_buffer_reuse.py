@@ -154,3 +154,35 @@ def test_masks_of_elements_that_are_loaded_and_stored(
             element = b.load(read, place, mask if is_load_masked else None)
             b.store(made, place, element, mask if is_store_masked else None)
     assert may_overwrite(b.kernel, made, {read}) == is_possible
+
+
+def test_a_kernel_of_a_loop_that_stores_its_result_in_blocks():
+    """Nothing is known about the accesses of a kernel without single loads and stores: its result is another array."""
+    text = """HloModule m
+    body {
+      s = (s32[], f32[2,12,12,64]) parameter(0)
+      i = s32[] get-tuple-element(s), index=0
+      x = f32[2,12,12,64] get-tuple-element(s), index=1
+      c = f32[] constant(0.01)
+      k = f32[3,3,64,64] broadcast(c), dimensions={}
+      y = f32[2,12,12,64] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+      one = s32[] constant(1)
+      j = s32[] add(i, one)
+      ROOT r = (s32[], f32[2,12,12,64]) tuple(j, y)
+    }
+    condition {
+      s = (s32[], f32[2,12,12,64]) parameter(0)
+      i = s32[] get-tuple-element(s), index=0
+      n = s32[] constant(3)
+      ROOT l = pred[] compare(i, n), direction=LT
+    }
+    ENTRY e {
+      x = f32[2,12,12,64] parameter(0)
+      z = s32[] constant(0)
+      t = (s32[], f32[2,12,12,64]) tuple(z, x)
+      w = (s32[], f32[2,12,12,64]) while(t), condition=condition, body=body
+      ROOT o = f32[2,12,12,64] get-tuple-element(w), index=1
+    }"""
+    x = np.random.default_rng(0).standard_normal((2, 12, 12, 64)).astype(np.float32)
+    expected = np.asarray(xla.Client("interpreter").compile(text)(x))
+    np.testing.assert_allclose(np.asarray(CPU.compile(text)(x)), expected, rtol=2e-5, atol=2e-6)
