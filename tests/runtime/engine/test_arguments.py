@@ -11,13 +11,16 @@ import pytest
 
 import xlapy as xla
 from tests.raising import raises
+from xlapy.base.arguments.dlpack import _pointer_of, _Tensor
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.error_codes.execution import calls as codes
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.error_codes.structure import values as value_codes
+from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.interpreter import TOKEN
 from xlapy.runtime.buffer import Buffer
+from xlapy.runtime.engine import native_buffers
 from xlapy.runtime.engine.arguments import check_arguments, leaves, wrap_result
 
 
@@ -189,3 +192,75 @@ def test_many_arguments_and_devices_do_not_overflow_a_stack(
     thread.start()
     thread.join()
     assert [float(np.asarray(result)[0]) for result in results] == [count] * devices
+
+
+class Exported:
+    """An array of another library: only DLPack reads it. `type_code` replaces the code of its element type."""
+
+    def __init__(self, array: np.ndarray, type_code: int | None = None) -> None:
+        self.array, self.type_code = array, type_code
+
+    def __dlpack__(self, **_: object) -> object:
+        capsule = self.array.__dlpack__()
+        if self.type_code is not None:
+            _Tensor.from_address(_pointer_of(capsule, b"dltensor")).type_code = self.type_code
+        return capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+DTYPES = {"bf16": ml_dtypes.bfloat16, "f8e5m2": ml_dtypes.float8_e5m2}
+SUM = "ENTRY e {{ x = {} parameter(0)  ROOT r = {} add(x, x) }}"
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The arrays that calls copy."""
+    made: list[object] = []
+    copied = native_buffers.copied
+    monkeypatch.setattr(native_buffers, "copied", lambda *given: made.append(given[1]) or copied(*given))
+    return made
+
+
+def test_arrays_of_other_libraries_lend_their_memory(copies: list[object]):
+    add = xla.Client("cpu").compile(SUM.format("f32[3]", "f32[3]"))
+    memory = np.float32([1, 2, 3])
+    for _ in range(2):  # the first call prepares the others
+        assert np.asarray(add(Exported(memory))).tolist() == [2, 4, 6]
+    memory[0] = 5
+    assert np.asarray(add(Exported(memory))).tolist() == [10, 4, 6]
+    assert copies == []
+
+
+def test_arrays_of_other_libraries_that_cannot_lend_their_memory(copies: list[object]):
+    add = xla.Client("cpu").compile(SUM.format("f32[3]", "f32[3]"))
+    assert np.asarray(add(Exported(np.arange(6, dtype=np.float32)[::2]))).tolist() == [0, 4, 8]
+    assert len(copies) == 1
+
+
+@pytest.mark.parametrize(("type_code", "name", "dtype"), [(4, "bf16", np.uint16), (12, "f8e5m2", np.uint8)])
+def test_floating_point_types_that_numpy_has_not(type_code: int, name: str, dtype: type, copies: list[object]):
+    values = np.array([1, -2, 0.5], DTYPES[name])
+    tensor = Exported(values.view(dtype), type_code)
+    client = xla.Client("cpu")
+    add = client.compile(SUM.format(f"{name}[3]", f"{name}[3]"))
+    assert np.asarray(add(tensor)).astype(np.float32).tolist() == [2, -4, 1]
+    assert copies == []
+    assert np.asarray(client.device_put(tensor)).astype(np.float32).tolist() == [1, -2, 0.5]
+
+
+def test_element_types_that_nothing_reads():
+    tensor = Exported(np.zeros(3, np.uint8), 17)
+    with raises(InvalidArgumentError, codes.ARGUMENT_ARRAY, "parameter 0 (p0)", "Exported"):
+        check_arguments(program("f32[3]"), [tensor])
+    with raises(ArgumentTypeError, value_codes.ARRAY_VALUE, "Client.device_put"):
+        xla.Client("cpu").device_put(tensor)
+
+
+def test_a_buffer_copies_what_dlpack_exports():
+    memory = np.float32([1, 2])
+    for platform in ("cpu", "interpreter"):
+        buffer = xla.Client(platform).device_put(Exported(memory))
+        memory += 1
+        assert (np.asarray(buffer) == memory - 1).all()

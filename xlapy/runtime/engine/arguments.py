@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from xlapy.base.arguments.dlpack import array_of
 from xlapy.base.element_types import PrimitiveType
 from xlapy.base.error_codes.execution import calls as codes
 from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError
@@ -164,15 +165,40 @@ def _from_array(argument: Any, where: str) -> np.ndarray[Any, Any]:
             raise InvalidArgumentError(codes.DELETED_BUFFER, f"{where}: {argument.deletion_reason}")
         return argument.array
     try:
-        if hasattr(argument, "__array__"):
-            return np.asarray(argument)
-        if hasattr(argument, "__dlpack__"):
-            return np.from_dlpack(argument)
+        if hasattr(argument, "__array__") or hasattr(argument, "__dlpack__"):
+            return array_of(argument)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
         raise InvalidArgumentError(
             codes.ARGUMENT_ARRAY, f"{where}: the {type(argument).__name__} cannot be read as an array: {error}"
         ) from error
     raise InvalidArgumentError(codes.ARGUMENT_ARRAY, f"{where} takes an array, given {type(argument).__name__}")
+
+
+def flatten_arguments(shape: ProgramShape, arguments: Sequence[Any]) -> list[Any]:
+    """The leaves of arguments of which some are tuples. `InvalidArgumentError` if their structure does not match."""
+    leaves: list[Any] = []
+    places = places_of_parameters(shape)
+    for argument, parameter, place in zip(arguments, shape.parameters, places, strict=True):
+        _add_leaves(leaves, argument, parameter, place)
+    return leaves
+
+
+def _add_leaves(leaves: list[Any], argument: Any, shape: Shape, place: str) -> None:
+    if not shape.is_tuple:
+        leaves.append(argument)
+        return
+    check_tuple(shape, argument, place)
+    for number, (element, element_shape) in enumerate(zip(argument, shape.tuple_shapes, strict=True)):
+        _add_leaves(leaves, element, element_shape, f"{place} element {number}")
+
+
+def can_lend(argument: Any, array: np.ndarray[Any, Any], alignment_mask: int) -> bool:
+    """Whether a program can read the array of an argument in place: a read-only array, one of `ml_dtypes`, or an array
+    of another library. Buffers are copied, because another thread may delete them, and so are Python numbers."""
+    if isinstance(argument, Buffer) or not (hasattr(argument, "__array__") or hasattr(argument, "__dlpack__")):
+        return False
+    address: int = array.__array_interface__["data"][0]
+    return array.size > 0 and array.flags.c_contiguous and not address & alignment_mask
 
 
 def wrap_result(value: Value, arguments: Sequence[Value]) -> Any:

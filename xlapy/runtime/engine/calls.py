@@ -1,7 +1,8 @@
 """Calls of programs that the engine runs without Python: from a user's arguments to buffers.
 
-Arguments that are buffers of the device are passed as they are. NumPy arrays lend their memory if the program runs in
-the thread of the caller; otherwise they are copied: a queued launch would read them after the call has returned.
+Arguments that are buffers of the device are passed as they are. Arrays of any library lend their memory if the program
+runs in the thread of the caller; otherwise they are copied: a queued launch would read them after the call has
+returned.
 
 Responsible for arguments and results, and for what happens if the engine refuses a call. Does not depend on how
 programs are compiled or run.
@@ -30,7 +31,14 @@ from xlapy.interpreter import TOKEN
 from xlapy.runtime.array_types import ArrayType, array_type, token_type
 from xlapy.runtime.buffer import Buffer, LaunchToken, buffer_of_handle
 from xlapy.runtime.engine import interruption, native_buffers
-from xlapy.runtime.engine.arguments import check_count, check_list, check_tuple, check_value, places_of_parameters
+from xlapy.runtime.engine.arguments import (
+    can_lend,
+    check_count,
+    check_list,
+    check_value,
+    flatten_arguments,
+    places_of_parameters,
+)
 from xlapy.runtime.engine.core.execute import CANCELED, REFUSED
 from xlapy.runtime.engine.core.python_objects import NEEDS_COPIES
 from xlapy.runtime.engine.device_programs import (
@@ -126,7 +134,7 @@ class EngineCall:
         prepared = self._prepared or self._prepare()
         if len(arguments) != len(self._shape.parameters):
             check_count(self._shape, arguments)
-        leaves = arguments if self._takes_arrays_only else _flat(self._shape, arguments)
+        leaves = list(arguments) if self._takes_arrays_only else flatten_arguments(self._shape, arguments)
         handles: list[Any] = []
         lent: list[int] = []
         for argument, expected in zip(leaves, self._expected, strict=True):
@@ -150,7 +158,18 @@ class EngineCall:
                     lent.append(len(handles))
                     handles.append(address)
                     continue
-            self._add_copy(prepared, argument, handles)
+            number = len(handles)
+            array = self._checked(prepared, argument, handles)
+            if (
+                array is not None
+                and number not in self._donated_numbers
+                and can_lend(argument, array, expected.alignment_mask)
+            ):
+                leaves[number] = array
+                lent.append(number)
+                handles.append(array.__array_interface__["data"][0])
+            elif array is not None:
+                handles.append(native_buffers.copied(expected, array, prepared.streams[0]))
         for number, _ in self._donated:
             if leaves[number].__class__ is Buffer:
                 self._prepare_donation(leaves[number], arguments)
@@ -184,7 +203,7 @@ class EngineCall:
             with _named_device(device):
                 if len(own) != len(self._shape.parameters):
                     check_count(self._shape, own)
-                leaves += own if self._takes_arrays_only else _flat(self._shape, own)
+                leaves += own if self._takes_arrays_only else flatten_arguments(self._shape, own)
         handles: list[Any] = []
         for number, argument in enumerate(leaves):
             handle = argument._handle if argument.__class__ is Buffer else None
@@ -259,12 +278,19 @@ class EngineCall:
         """Adds the capsule of a buffer with the elements of an argument that is neither a buffer of its type on a
         device, nor an array that can lend its memory."""
         device, number = divmod(len(handles), self._width)
+        array = self._checked(prepared, argument, handles)
+        if array is not None:
+            handles.append(native_buffers.copied(self._expected[number], array, prepared.streams[device]))
+
+    def _checked(self, prepared: _Prepared, argument: Any, handles: list[Any]) -> np.ndarray[Any, Any] | None:
+        """Returns an argument as an array of the parameter's shape. Adds the capsule of a token, and returns None."""
+        device, number = divmod(len(handles), self._width)
         if self._expected[number].shape.is_token:
             handles.append(self._token(argument, prepared.streams[device]))
-            return
+            return None
         array = check_value(self._expected[number].shape, argument, self._places[number])
         assert isinstance(array, np.ndarray), "dimensions are static"
-        handles.append(native_buffers.copied(self._expected[number], array, prepared.streams[device]))
+        return array
 
     def _token(self, argument: Any, stream: int) -> Any:
         """The capsule of the token that stands for an argument, on the device of a stream."""
@@ -437,24 +463,6 @@ def free_retired() -> None:
         engine().free_spare_memory(runnable.record.address)
         remove_runnable(runnable.record.address)
         kept.forget()
-
-
-def _flat(shape: ProgramShape, arguments: Sequence[Any]) -> list[Any]:
-    """The leaves of arguments of which some are tuples. `InvalidArgumentError` if their structure does not match."""
-    leaves: list[Any] = []
-    places = places_of_parameters(shape)
-    for argument, parameter, place in zip(arguments, shape.parameters, places, strict=True):
-        _add_leaves(leaves, argument, parameter, place)
-    return leaves
-
-
-def _add_leaves(leaves: list[Any], argument: Any, shape: Shape, place: str) -> None:
-    if not shape.is_tuple:
-        leaves.append(argument)
-        return
-    check_tuple(shape, argument, place)
-    for number, (element, element_shape) in enumerate(zip(argument, shape.tuple_shapes, strict=True)):
-        _add_leaves(leaves, element, element_shape, f"{place} element {number}")
 
 
 def _type_of(leaf: Shape) -> ArrayType:
