@@ -24,9 +24,6 @@ from typing import Any
 _CODE_SIZE = re.compile(r"code [\d.]+ \w+")
 """The size of machine code, which differs between versions of LLVM."""
 
-_ERROR_CODE = re.compile(r" \[E\d{4}\]")
-"""The code of an error, which a stored output may leave out."""
-
 
 def run_cell(source: str, space: dict[str, Any], number: int) -> list[dict[str, Any]]:
     """Runs a cell and returns its outputs in nbformat 4."""
@@ -89,7 +86,7 @@ def _text(output: dict[str, Any]) -> list[str]:
 
 
 def comparable(outputs: list[dict[str, Any]]) -> str:
-    return _ERROR_CODE.sub("", _CODE_SIZE.sub("code", json.dumps(outputs, sort_keys=True)))
+    return _CODE_SIZE.sub("code", json.dumps(outputs, sort_keys=True))
 
 
 def main(arguments: list[str]) -> int:

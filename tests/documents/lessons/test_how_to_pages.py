@@ -80,11 +80,3 @@ def test_only_words_count_where_figures_differ() -> None:
     assert agrees(block.output, "20 runs: 12 us\nadd 100\ndot memory\n")
     assert not agrees(block.output, "20 runs: 12 us\nadd 100\ntanh memory\n")
     assert not agrees(block.output, "20 runs: 12 us\nadd 100\n")
-
-
-def test_codes_of_errors_count_only_if_they_are_shown() -> None:
-    (plain,) = blocks("```sh\nxlapy opt a\n```\n\n```text\nxlapy: wrong\n```\n")
-    (coded,) = blocks("```sh\nxlapy opt a\n```\n\n```text\nxlapy: wrong [E1203]\n```\n")
-    assert plain.output is not None and coded.output is not None
-    assert agrees(plain.output, "xlapy: wrong [E1204]\n") and agrees(plain.output, "xlapy: wrong\n")
-    assert agrees(coded.output, "xlapy: wrong [E1203]\n") and not agrees(coded.output, "xlapy: wrong [E1204]\n")
