@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.raising import raises
 from tests.tools.pages import Page
 from xlapy.base.error_codes.structure.editing import NAME_IN_MODULE
+from xlapy.base.errors import InvalidArgumentError
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
-from xlapy.tools.explain.command import Section, explanation, explanation_page, find_instruction
+from xlapy.tools.explain.command import (
+    Section,
+    explanation,
+    explanation_of_name,
+    explanation_page,
+    find_instruction,
+)
 
 PROGRAM = """HloModule explained
 
@@ -61,6 +69,34 @@ def test_from_the_source_to_assembly():
     assert loops[0] == "kernel s.fusion(in0: f32[16384], out0: f32[64] written)"
     (assembly,) = [lines for title, lines in found.items() if title.startswith("assembly of ")]
     assert any(line.strip() == "retq" for line in assembly)
+
+
+def optimized_sections(name: str) -> dict[str, list[str]]:
+    return {section.title: section.lines for section in explanation_of_name(parse_hlo(PROGRAM), name)}
+
+
+def test_a_fusion_of_the_optimized_program_has_the_instructions_that_it_computes():
+    found = optimized_sections("s.fusion")
+    assert found["instruction of the optimized program"][0].startswith("s.fusion = f32[64]{0} fusion(x)")
+    lines = found["instructions of the program that it computes"]
+    names = [line.split(" = ")[0] for line in lines]
+    assert names == ["w", "zero", "n", "same", "both", "called", "e", "s"]
+    assert lines[6] == "e = f32[64,256]{1,0} exponential(called)  at f.py:14"
+    assert found["thunks"][0].startswith("kernel s.fusion(")
+
+
+def test_an_instruction_within_a_fusion_is_explained_as_the_one_that_it_comes_from():
+    with pytest.raises(InvalidArgumentError):
+        find_instruction(parse_hlo(PROGRAM), "e.1")
+    found = optimized_sections("e.1")
+    assert found["instruction of the optimized program"][0].startswith("e.1 = f32[64,256]{1,0} exponential(")
+    assert found["instruction"] == sections("e")["instruction"]
+    assert found["passes"] == sections("e")["passes"]
+
+
+def test_a_name_that_neither_program_has_is_refused():
+    with raises(InvalidArgumentError, NAME_IN_MODULE, "'s.fusion.9'"):
+        explanation_of_name(parse_hlo(PROGRAM), "s.fusion.9")
 
 
 def test_an_instruction_merged_by_cse_is_followed_to_the_survivor():

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import click
 
+from xlapy import opcodes
 from xlapy.base.error_codes.structure import editing as editing_codes
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.cpu.compiler import Compiled, passes
 from xlapy.cpu.program.memory_report import timeline_lines
 from xlapy.hlo import edit
@@ -54,6 +55,10 @@ class Section:
 def explain(arguments: tuple[str, ...], page: str | None, full: bool, elided_constants: str) -> None:
     """Explain what the CPU compiler does with the instruction NAME of FILE (HLO or StableHLO; - for standard input).
 
+    NAME is an instruction of FILE, or one of the optimized program (a fusion, or an instruction that a pass made), as
+    `xlapy profile`, `xlapy show --optimized` and --check-nans print it: the instructions of FILE that it computes are
+    shown, too.
+
     Shows its source line, the passes that changed it, the fusion decisions with their reasons, the thunks that compute
     it, the plan of each kernel with the strategies that were not chosen, and their loop IR, LLVM IR and assembly.
 
@@ -67,8 +72,8 @@ def explain(arguments: tuple[str, ...], page: str | None, full: bool, elided_con
     module = read_program(arguments[-1])
     provide_elided_constants(module, elided_constants)
     if len(arguments) == 2:
-        instruction = find_instruction(module, arguments[0])
-        title, sections = instruction.name, explanation(module, instruction)
+        title = arguments[0].removeprefix("%")
+        sections = explanation_of_name(module, title)
     else:
         title, sections = f"{module.name}: memory", memory_explanation(compiled_for_cpu(module))
     if page is not None:
@@ -90,10 +95,55 @@ def find_instruction(module: Module, name: str) -> Instruction:
     raise InvalidArgumentError(editing_codes.NAME_IN_MODULE, f"{module.name} has no instruction {name!r}{hint}")
 
 
-def explanation(module: Module, instruction: Instruction) -> list[Section]:
+def explanation_of_name(module: Module, name: str) -> list[Section]:
+    """Returns the sections on the instruction of the module, or else of its optimized form, that has a name. Raises
+    `InvalidArgumentError` if neither has one."""
+    try:
+        instruction = find_instruction(module, name)
+    except InvalidArgumentError:
+        sections = _explanation_of_optimized(module, name)
+        if not sections:
+            raise
+        return sections
+    return explanation(module, instruction)
+
+
+def _explanation_of_optimized(module: Module, name: str) -> list[Section]:
+    """Returns the sections on an instruction of the optimized program: those of the module that it computes, and its
+    code. Returns none if there is no such instruction, or if the module does not run on cpu."""
+    try:
+        native = native_forms(module)
+    except UnsupportedError:
+        return []
+    copy = edit.clone_module(module)
+    tracker = InstructionTracker(copy, list(copy.instructions()))
+    Pipeline(passes(copied=tracker.record_copy), on_pass=tracker.record_pass).run(copy)
+    instruction = {one.name: one for one in copy.instructions()}.get(name)
+    if instruction is None:
+        return []
+    parts = [instruction]
+    if instruction.op is opcodes.FUSION:
+        parts = [one for one in instruction.computations[0].instructions if one.op is not opcodes.PARAMETER]
+    names = {origin for part in parts for origin in tracker.origins.get(part, {})}
+    origins = [one for one in module.instructions() if one.name in names]
+    sections = [Section("instruction of the optimized program", [line_of(instruction)])]
+    if len(origins) == 1:
+        return [*sections, *explanation(module, origins[0], native)]
+    lines = [f"{line_of(one)}{f'  at {source_of(one)}' if source_of(one) else ''}" for one in origins]
+    sections.append(Section("instructions of the program that it computes", lines or ["none: a pass made it"]))
+    decisions = native.decisions_on(instruction)
+    if decisions:
+        sections.append(Section("fusion", [decision.text for decision in decisions]))
+    return [*sections, *_native_sections([instruction], native)]
+
+
+def explanation(module: Module, instruction: Instruction, native: NativeForms | None = None) -> list[Section]:
     """Returns all sections, from source to assembly. Raises `UnsupportedError` for a module that does not run on
-    cpu."""
-    native = native_forms(module)
+    cpu.
+
+    native: the output of the compiler for the module, if there is one.
+    """
+    native = native or native_forms(module)
     copy = edit.clone_module(module)
     tracker = InstructionTracker(copy, [find_instruction(copy, instruction.name)])
     Pipeline(passes(copied=tracker.record_copy), on_pass=tracker.record_pass).run(copy)

@@ -1,6 +1,6 @@
-"""Follows one instruction through the passes.
+"""Follows instructions through the passes.
 
-Responsible for finding the instructions that replace it after each pass. Does not depend on what passes do.
+Responsible for finding the instructions that replace them after each pass. Does not depend on what passes do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Position:
 
 @dataclass(slots=True)
 class InstructionTracker:
-    """Follows an instruction of a module.
+    """Follows an instruction of a module, or several.
 
     The pipeline calls `record_pass` after each pass. Fusion calls `record_copy` for each copy that it makes.
     """
@@ -45,12 +45,15 @@ class InstructionTracker:
     """The instructions that currently represent it: several if it was copied; none if it became dead."""
     history: list[str] = field(default_factory=list[str])
     """One line per pass that affected it, with the new form below."""
+    origins: dict[Instruction, dict[str, None]] = field(default_factory=dict["Instruction", "dict[str, None]"])
+    """For each of `current`, the names before the first pass of the followed instructions that it represents."""
     _positions: dict[Instruction, _Position] = field(default_factory=dict["Instruction", "_Position"])
     """The positions of all instructions before the pass."""
     _lines: dict[Instruction, str] = field(default_factory=dict["Instruction", str])
     _copies: dict[Instruction, list[Instruction]] = field(default_factory=dict["Instruction", "list[Instruction]"])
 
     def __post_init__(self) -> None:
+        self.origins = {instruction: {instruction.name: None} for instruction in self.current}
         self._record_positions()
 
     def record_copy(self, instruction: Instruction, copy: Instruction) -> None:
@@ -60,14 +63,15 @@ class InstructionTracker:
         if not event.changed:
             return
         alive = set(self.module.instructions())
-        following: dict[Instruction, None] = {}
+        origins: dict[Instruction, dict[str, None]] = {}
         for instruction in self.current:
             what, successors = self._successors(instruction, alive)
-            following.update(dict.fromkeys(successors))
+            for successor in successors:
+                origins.setdefault(successor, {}).update(self.origins[instruction])
             if what:
                 self.history.append(f"{event.number:03} {event.pass_.name}: {what}")
                 self.history += [f"      {line_of(successor)}" for successor in successors]
-        self.current = list(following)
+        self.current, self.origins = list(origins), origins
         self._copies.clear()
         self._record_positions()
 
