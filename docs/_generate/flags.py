@@ -18,12 +18,22 @@ variable once, when it first needs a flag. A flag that XLA has as well is also r
 |---|---|---|---|
 """
 
+_VARIABLES = """\
+## Other environment variables
+
+| variable | meaning |
+|---|---|
+| `XLAPY_LOG` | The level of the log on standard error: `debug`, `info`, `warning`, `error` or a number. Without it, the program that uses the library decides. |
+| `JAX_PLATFORMS` | A variable of JAX: `xlapy` makes JAX run its programs on xlapy; see [JAX on xlapy](../how-to/jax.md). |
+| `OPENBLAS_CORETYPE` | A variable of OpenBLAS, which computes linear algebra: the processor whose kernels it uses. It makes results the same on different processors; see [Get the same bits](../how-to/get-the-same-bits.md). |
+"""  # noqa: E501
+
 
 def page() -> str:
     """Returns the page: a table of all flags, and a table of those that XLA has as well."""
     rows = [f"| `{flag.name}` | {flag.type.__name__} | {_default(flag)} | {flag.help} |" for flag in sorted_flags()]
     shared = [f"| `{flag.name}` | `{flag.xla_name}` |" for flag in sorted_flags() if flag.xla_name]
-    tail = ["", "## Flags of XLA", "", "| flag | in `XLA_FLAGS` |", "|---|---|", *shared, ""]
+    tail = ["", "## Flags of XLA", "", "| flag | in `XLA_FLAGS` |", "|---|---|", *shared, "", _VARIABLES]
     return _HEAD + "\n".join([*rows, *tail])
 
 

@@ -54,7 +54,12 @@ class Flag:
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 TABLE: tuple[Flag, ...] = (
-    Flag("check_nans", bool, False, "Stop with an error that names the first instruction whose result has a NaN."),
+    Flag(
+        "check_nans",
+        bool,
+        False,
+        "Stop with an error that names the first instruction that makes a NaN from operands without one.",
+    ),
     Flag(
         "dump_to",
         str,
@@ -76,14 +81,18 @@ TABLE: tuple[Flag, ...] = (
     ),
     Flag("failure_dir", str, "", "Directory for folders that reproduce internal errors; empty: the current directory."),
     Flag(
-        "check_infs", bool, False, "Stop with an error that names the first instruction whose result has an infinity."
+        "check_infs",
+        bool,
+        False,
+        "Stop with an error that names the first instruction that makes an infinity from operands without one.",
     ),
     Flag("check_bounds", bool, False, "Check each access of cpu's code to memory; one out of bounds ends the program."),
     Flag(
         "max_isa",
         str,
         "",
-        "The newest x86-64 instruction set that cpu's code uses, such as AVX2 or AVX512; empty: all of this processor.",
+        "The newest x86-64 instruction set that cpu's code uses, such as AVX2: SSE4_2, AVX, AVX2, AVX512, "
+        "AVX512_VNNI, AVX512_BF16, AMX or AMX_FP16; empty: all of this processor.",
         "xla_cpu_max_isa",
     ),
     Flag(
@@ -105,7 +114,13 @@ TABLE: tuple[Flag, ...] = (
         "",
         "Memory that a program of cpu may need: a number of MiB, or with a unit, such as 12GB or 800MiB; empty: any.",
     ),
-    Flag("compile_timeout", int, 60, "Seconds of processor time that LLVM may take per MiB of a program; 0: no limit."),
+    Flag(
+        "compile_timeout",
+        int,
+        60,
+        "Seconds of processor time that LLVM may take for a program, or for each part of a large one, which has 256 KiB "
+        "of LLVM text; 0: no limit.",
+    ),
     Flag("compile_memory", int, 8192, "MiB by which LLVM may make the process grow for a program; 0: no limit."),
     Flag("rng_seed", int, 0, "Seed of rng. Every run starts from it: the same seed gives the same numbers."),
     Flag(

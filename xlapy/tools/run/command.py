@@ -112,7 +112,7 @@ def run(
     infs: bool,
     elided_constants: str,
 ) -> int | None:
-    """Run FILE (HLO text, or a file of `xlapy compile`; - for standard input) and show the results."""
+    """Run FILE (HLO, StableHLO, or a file of `xlapy compile`; - for standard input) and show the results."""
     if inputs and seed is not None:
         raise click.UsageError("give --input or --random, not both")
     if compared is not None:
