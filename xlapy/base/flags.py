@@ -118,8 +118,8 @@ TABLE: tuple[Flag, ...] = (
         "compile_timeout",
         int,
         60,
-        "Seconds of processor time that LLVM may take for a program, or for each part of a large one, which has 256 KiB "
-        "of LLVM text; 0: no limit.",
+        "Seconds of processor time that LLVM may take for a program, or for each part of a large one, which has 256 "
+        "KiB of LLVM text; 0: no limit.",
     ),
     Flag("compile_memory", int, 8192, "MiB by which LLVM may make the process grow for a program; 0: no limit."),
     Flag("rng_seed", int, 0, "Seed of rng. Every run starts from it: the same seed gives the same numbers."),
