@@ -19,6 +19,7 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy import ops
+from xlapy.base.error_codes.building.python_calls import ARGUMENT_TYPE
 from xlapy.base.error_codes.execution.devices import CLIENT_DEVICES
 from xlapy.base.errors import ArgumentTypeError, BuilderError, InvalidArgumentError, XlaError
 
@@ -88,11 +89,13 @@ def world() -> World:
     return World()
 
 
-def wrong_calls(world: World, function: Callable[..., Any]) -> Iterator[tuple[str, Any, list[Any], dict[str, Any]]]:
+def wrong_calls(
+    world: World, function: Callable[..., Any], values: tuple[Any, ...] | None = None
+) -> Iterator[tuple[str, Any, list[Any], dict[str, Any]]]:
     """Yields calls that have one wrong argument each: its name and value, and all arguments."""
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
     for wrong in parameters:
-        for value in (*VALUES, *(make() for make in UNORDERED)):
+        for value in values or (*VALUES, *(make() for make in UNORDERED)):
             args: list[Any] = []
             named: dict[str, Any] = {}
             for parameter in parameters:
@@ -122,6 +125,39 @@ def check(world: World, function: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("name", ops.__all__)
 def test_builder_functions(world: World, name: str):
     check(world, getattr(ops, name))
+
+
+@pytest.mark.parametrize("name", ops.__all__)
+def test_builder_functions_refuse_ops_in_place_of_values_and_append_nothing(name: str):
+    world = World()
+    other = ops.parameter(xla.XlaBuilder("other"), 0, F32, "other")
+    wrongs = (world.op, ops.tuple(world.builder, [world.op]), ops.constant(world.builder, np.int32(1)), 3.5, "x", other)
+    here = f"{inspect.currentframe().f_code.co_filename.rpartition('/')[2]}:"
+    for argument, value, args, named in wrong_calls(world, getattr(ops, name), wrongs):
+        before = [instruction.name for instruction in world.builder._computation]
+        try:
+            getattr(ops, name)(*args, **named)
+        except XlaError as error:
+            after = [instruction.name for instruction in world.builder._computation]
+            assert after == before, f"{name}: {argument}={value!r} left {after[len(before) :]}"
+            assert here in str(error), f"{name}: {argument}={value!r}"
+
+
+@pytest.mark.parametrize(
+    "call, argument",
+    [
+        (lambda x: ops.all_to_all(x, x, 0, 2), "split_dimension"),
+        (lambda x: ops.batch_norm_inference(x, x, x, x, x, 1e-5, x), "feature_index"),
+        (lambda x: ops.bitcast(x, x), "shape"),
+        (lambda x: ops.bitcast(x, 3), "shape"),
+        (lambda x: ops.fft(ops.complex(x, x), x, [4]), "fft_type"),
+        (lambda x: ops.transpose(x, x), "permutation"),
+        (lambda x: ops.rev(x, [x]), "dimensions[0]"),
+    ],
+)
+def test_an_op_is_no_integer_shape_or_sequence(call: Callable[[xla.XlaOp], object], argument: str):
+    with raises(ArgumentTypeError, ARGUMENT_TYPE, "test_arguments.py:", f"{argument} must be "):
+        call(World().op)
 
 
 CLASSES = [

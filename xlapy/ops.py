@@ -7,8 +7,6 @@ star import.
 
 from sys import modules as _modules
 
-from xlapy.base.arguments.checking import eager_arguments as _eager_arguments
-from xlapy.base.errors import BuilderTypeError as _BuilderTypeError
 from xlapy.builder.collectives import (
     all_gather,
     all_gather_tuple,
@@ -47,7 +45,7 @@ from xlapy.builder.convolution import (
     dynamic_conv_input_grad,
     dynamic_conv_kernel_grad,
 )
-from xlapy.builder.core.source import located as _located
+from xlapy.builder.core.arguments import builder_function as _builder_function
 from xlapy.builder.custom import (
     convert_spmd_full_to_shard_shape,
     convert_spmd_shard_to_full_shape,
@@ -369,7 +367,7 @@ def _check_arguments() -> None:
     """Gives all functions errors that name the argument of a wrong type and the caller's line."""
     for name in __all__:
         function = globals()[name]
-        checked = _eager_arguments(function, lambda code, message: _BuilderTypeError(code, _located(message)))
+        checked = _builder_function(function)
         # Also where it is defined, so that it is one function, which is pickled by name.
         setattr(_modules[function.__module__], name, checked)
         globals()[name] = checked

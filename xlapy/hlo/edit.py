@@ -293,15 +293,18 @@ def remove(instruction: Instruction) -> None:
     instruction.parent = None
 
 
-def remove_parameter(parameter: Instruction) -> None:
-    """Removes an unused parameter and renumbers the parameters after it. Does not change the operands of callers."""
+def remove_parameter(parameter: Instruction, *, renumber: bool = True) -> None:
+    """Removes an unused parameter and renumbers the parameters after it. Does not change the operands of callers.
+
+    renumber: False if another parameter will get the number.
+    """
     computation = parameter.parent
     if computation is None or not is_parameter(parameter) or parameter.has_users or parameter.is_root:
         raise InvalidArgumentError(
             edit_codes.REMOVED_IN_USE, f"cannot remove {parameter.name}: it is used, is the root or is not a parameter"
         )
     computation.parameters.remove(parameter)
-    for behind in computation.parameters[parameter.parameter_number :]:
+    for behind in computation.parameters[parameter.parameter_number :] if renumber else ():
         behind.attributes = behind.attributes.replace(number=behind.parameter_number - 1)
     del computation._instructions[parameter]
     computation._post_order = None

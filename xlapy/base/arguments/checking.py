@@ -18,6 +18,7 @@ from dataclasses import is_dataclass
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from xlapy.base.arguments.expected_types import (
+    Mismatch,
     find_array,
     find_mismatch,
     find_unordered,
@@ -33,6 +34,10 @@ from xlapy.base.errors import ArgumentTypeError, XlaError
 P = ParamSpec("P")
 R = TypeVar("R")
 MakeError: TypeAlias = Callable[[ErrorCode, str], ArgumentTypeError]
+Probe: TypeAlias = Callable[[Callable[..., Any], Any, Any, Any], None]
+"""Calls a function with its arguments, a tuple and a dictionary, among which the last value has a wrong type."""
+Find: TypeAlias = Callable[[Any, Any], Mismatch | None]
+"""Compares a value with an evaluated annotation, as `find_mismatch` does."""
 C = TypeVar("C", bound=type)
 
 _RAW = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -58,11 +63,21 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
-def eager_arguments(function: Callable[P, R], make_error: MakeError = ArgumentTypeError) -> Callable[P, R]:
+def _call(function: Callable[..., Any], args: Any, kwargs: Any, wrong: Any) -> None:
+    function(*args, **kwargs)
+
+
+def eager_arguments(
+    function: Callable[P, R],
+    make_error: MakeError = ArgumentTypeError,
+    probe: Probe = _call,
+    find: Find = find_mismatch,
+) -> Callable[P, R]:
     """Returns a function that compares its arguments with the annotations at each call.
 
     For functions that store their arguments: a wrong one would show much later. An error that the function itself
-    raises as one of xlapy says more and takes precedence. make_error: makes the error of a code and a message.
+    raises as one of xlapy says more and takes precedence. make_error: makes the error of a code and a message. probe: calls the function for its own
+    error. find: compares a value that is not of a scalar type of its annotation.
     """
     kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
@@ -82,10 +97,15 @@ def eager_arguments(function: Callable[P, R], make_error: MakeError = ArgumentTy
                 accepted.update((name, (plain_types(hints.get(name, Any)), hints.get(name, Any))) for name in scalars)
             types, hint = accepted[name]
             if not isinstance(value, types):
-                found = find_mismatch(value, hint)
+                found = find(value, hint)
                 if found is not None:
                     error = make_error(codes.ARGUMENT_TYPE, _message(_name_of(function), name, found))
-                    _call_for_its_error(function, args, kwargs, error)
+                    try:
+                        probe(function, args, kwargs, found.value)
+                    except _RAW as cause:
+                        if isinstance(cause, XlaError):
+                            raise
+                        raise error from cause
                     raise error
         try:
             return function(*args, **kwargs)
@@ -96,16 +116,6 @@ def eager_arguments(function: Callable[P, R], make_error: MakeError = ArgumentTy
             raise make_error(*explained) from error
 
     return checked
-
-
-def _call_for_its_error(function: Callable[..., Any], args: Any, kwargs: Any, error: ArgumentTypeError) -> None:
-    """Calls a function with wrong arguments: its own error, if it is one of xlapy, is raised instead of `error`."""
-    try:
-        function(*args, **kwargs)
-    except _RAW as cause:
-        if isinstance(cause, XlaError):
-            raise
-        raise error from cause
 
 
 def _overloaded(function: Callable[P, R], make_error: MakeError) -> Callable[P, R]:

@@ -17,6 +17,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from itertools import chain, islice, repeat
+from operator import index
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import numpy as np
@@ -75,7 +76,16 @@ def find_mismatch(value: Any, hint: Any, path: str = "") -> Mismatch | None:
 
 
 def _is_index(value: Any) -> bool:
-    return hasattr(type(value), "__index__") and not isinstance(value, np.ndarray | bool | np.bool_)
+    """Whether a value is an integer. One whose value is not known yet, as of a program that is built, is none."""
+    if isinstance(value, int | np.integer):
+        return not isinstance(value, bool)
+    if not hasattr(type(value), "__index__") or isinstance(value, np.ndarray | np.bool_):
+        return False
+    try:
+        index(value)
+    except Exception:
+        return False
+    return True
 
 
 def _union_mismatch(value: Any, inner: tuple[Any, ...], hint: Any, path: str) -> Mismatch | None:

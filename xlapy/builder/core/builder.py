@@ -23,12 +23,12 @@ from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.base.shape_fields import UNBOUNDED
 from xlapy.builder.core import constant_graph
-from xlapy.builder.core.annotations import PLAIN, Annotated, ShardingLike, as_sharding, checked_attributes
+from xlapy.builder.core.annotations import PLAIN, Annotated, Annotations, ShardingLike, as_sharding, checked_attributes
 from xlapy.builder.core.computation import XlaComputation
 from xlapy.builder.core.op import XlaOp
 from xlapy.builder.core.source import located, user_metadata
 from xlapy.hlo import edit
-from xlapy.hlo.computation import Computation
+from xlapy.hlo.computation import Computation, is_parameter
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Alias, BufferDonor, Module
 from xlapy.hlo.sharding import Sharding
@@ -319,38 +319,43 @@ class XlaBuilder(Annotated):
                 f"parameters of builder {self.name} must be numbered 0 to {len(numbers) - 1}, found {numbers}",
             )
 
-    def _undo(self, length: int, last: Instruction | None) -> None:
+    def _position(self) -> tuple[int, Instruction | None, Annotations]:
+        """Returns what `_undo` takes to restore the builder as it is now."""
+        return len(self._computation), self._last, self._annotations
+
+    def _undo(self, length: int, last: Instruction | None, annotations: Annotations) -> None:
         """Removes the instructions after the first `length`, and the computations that only they called."""
         for instruction in reversed(self._computation.instructions[length:]):
-            edit.remove(instruction)
+            if is_parameter(instruction):
+                edit.remove_parameter(instruction, renumber=False)
+            else:
+                edit.remove(instruction)
         for computation in reversed(self._module.computations):  # a computation comes after its callees
             if computation is not self._computation and not computation.callers:
                 edit.remove_computation(computation)
         self._imported = {source: copy for source, copy in self._imported.items() if copy.module is not None}
         self._last = last
+        self._annotations = annotations
 
 
 class Transaction:
     """The context manager that `XlaBuilder.building` returns."""
 
-    __slots__ = ("annotations", "builder", "last", "length", "name")
+    __slots__ = ("builder", "name", "position")
 
     def __init__(self, builder: XlaBuilder, name: str) -> None:
         self.builder = builder
         self.name = name
 
     def __enter__(self) -> None:
-        self.length = len(self.builder._computation)
-        self.last = self.builder._last
-        self.annotations = self.builder._annotations
+        self.position = self.builder._position()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is None:
             return
-        self.builder._undo(self.length, self.last)
-        self.builder._annotations = self.annotations
+        self.builder._undo(*self.position)
         if isinstance(error, ShapeError | InvalidArgumentError) and not isinstance(error, BuilderError):
             raise as_builder_error(self.name, error) from None
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from xlapy.hlo.metadata import OpMetadata, shown_path
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_LAYERS = [os.path.join(_PACKAGE, layer) + os.sep for layer in ("base", "hlo", "builder")]
+_LAYERS = [os.path.join(_PACKAGE, layer) + os.sep for layer in ("base", "opcodes", "hlo", "builder")]
 _OWN = (*_LAYERS, os.path.join(_PACKAGE, "ops.py"))
 
 
