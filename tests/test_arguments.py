@@ -19,7 +19,7 @@ import pytest
 import xlapy as xla
 from tests.raising import raises
 from xlapy import ops
-from xlapy.base.error_codes.building.python_calls import ARGUMENT_TYPE
+from xlapy.base.error_codes.building.python_calls import ARGUMENT_TYPE, CALL_SIGNATURE
 from xlapy.base.error_codes.execution.devices import CLIENT_DEVICES
 from xlapy.base.errors import ArgumentTypeError, BuilderError, InvalidArgumentError, XlaError
 
@@ -266,6 +266,12 @@ def test_messages_of_builder_functions_name_the_callers_line(world: World):
         f"test_arguments.py:{line}: all_gather: use_global_device_ids must be a bool or None, given list []"
     )
     assert isinstance(raised.value, BuilderError)
+
+
+def test_an_executable_takes_no_arguments_by_name():
+    executable = xla.Client().compile("ENTRY e { x = f32[] parameter(0)  ROOT y = f32[] negate(x) }")
+    with raises(ArgumentTypeError, CALL_SIGNATURE, "'x'", "observer"):
+        executable(x=1)
 
 
 def test_arguments_that_fit_no_form_of_a_function(world: World):

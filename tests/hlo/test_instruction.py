@@ -7,7 +7,8 @@ import pytest
 from tests.raising import raises
 from xlapy import opcodes
 from xlapy.base.error_codes.structure import editing as codes
-from xlapy.base.errors import UnknownAttributeError, UnknownNameError
+from xlapy.base.error_codes.structure import modules as module_codes
+from xlapy.base.errors import UnknownAttributeError, UnknownNameError, VerificationError
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
@@ -87,11 +88,12 @@ def test_modules(module: Module):
     assert str(module) == module.to_text()
     with raises(UnknownNameError, codes.NAME_IN_MODULE, "module m", "'third'"):
         module.find("third")
-    with pytest.raises(ValueError, match="module empty has no entry computation"):
+    with raises(VerificationError, module_codes.ENTRY_COMPUTATION, "module empty"):
         _ = Module("empty").entry_computation
     unfinished = edit.add_computation(module, "unfinished")
-    with pytest.raises(ValueError, match="computation unfinished has no root"):
-        _ = unfinished.root_instruction
+    for part in ("root_instruction", "program_shape", "last_instruction"):
+        with raises(VerificationError, module_codes.ROOT, "computation unfinished"):
+            getattr(unfinished, part)
 
 
 def test_users_among_instructions():

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.arguments.copying import not_copied
 from xlapy.base.error_codes.structure import editing as codes
-from xlapy.base.errors import UnknownNameError
+from xlapy.base.error_codes.structure import modules as module_codes
+from xlapy.base.errors import UnknownNameError, VerificationError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.control import MAIN_THREAD
@@ -69,9 +70,9 @@ class Computation:
 
     @property
     def last_instruction(self) -> Instruction:
-        """The instruction that was appended last; raises ValueError if there are none."""
+        """The instruction that was appended last; raises VerificationError if there are none."""
         if not self._instructions:
-            raise ValueError(f"computation {self.name} has no instructions")
+            raise VerificationError(module_codes.ROOT, f"computation {self.name} has no instructions")
         return next(reversed(self._instructions))
 
     def last_instructions(self, count: int) -> list[Instruction]:
@@ -99,9 +100,9 @@ class Computation:
 
     @property
     def root_instruction(self) -> Instruction:
-        """The root; raises ValueError if the computation is being built and has no root yet."""
+        """The root; raises VerificationError if the computation is being built and has no root yet."""
         if self.root is None:
-            raise ValueError(f"computation {self.name} has no root")
+            raise VerificationError(module_codes.ROOT, f"computation {self.name} has no root")
         return self.root
 
     def find(self, name: str) -> Instruction:

@@ -13,7 +13,8 @@ from typing import Any
 
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.error_codes.structure import editing as codes
-from xlapy.base.errors import UnknownNameError
+from xlapy.base.error_codes.structure import modules as module_codes
+from xlapy.base.errors import UnknownNameError, VerificationError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.conversions import find_conversion
@@ -124,9 +125,9 @@ class Module:
 
     @property
     def entry_computation(self) -> Computation:
-        """The entry computation; raises ValueError if the module is being built and has none yet."""
+        """The entry computation; raises VerificationError if the module is being built and has none yet."""
         if self.entry is None:
-            raise ValueError(f"module {self.name} has no entry computation")
+            raise VerificationError(module_codes.ENTRY_COMPUTATION, f"module {self.name} has no entry computation")
         return self.entry
 
     @property

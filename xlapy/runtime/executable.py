@@ -12,8 +12,9 @@ from typing import Any
 from xlapy.analysis.cost import module_cost
 from xlapy.base.arguments.checking import checked_class
 from xlapy.base.arguments.copying import copied_by_reference
+from xlapy.base.error_codes.building import python_calls as call_codes
 from xlapy.base.error_codes.execution import calls as codes
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module
 from xlapy.runtime.backend import DeviceBound, Program
@@ -80,7 +81,7 @@ class Executable:
         source = self._source
         return source.program_shape if isinstance(source, LazyModule) else source.entry_computation.program_shape
 
-    def __call__(self, *arguments: Any, observer: Observer | None = None) -> Any:
+    def __call__(self, *arguments: Any, observer: Observer | None = None, **unknown: Any) -> Any:
         """Runs a single-device program.
 
         Arguments are NumPy arrays, buffers, anything with `__array__` or DLPack, of exactly the parameter's dimensions
@@ -89,8 +90,14 @@ class Executable:
         sizes, or nested tuples of buffers. On cpu, a call of a program that is long, or that calls the host, returns
         before it has run: see `Buffer`.
         `InvalidArgumentError` names the parameter that does not match. `observer`
-        is called after each instruction.
+        is called after each instruction. Arguments have no names: `ArgumentTypeError` for any other keyword.
         """
+        if unknown:
+            raise ArgumentTypeError(
+                call_codes.CALL_SIGNATURE,
+                f"Executable.__call__: got an unexpected keyword argument {next(iter(unknown))!r}; arguments are given by "
+                f"position, and the only keyword is observer",
+            )
         if observer is None:
             if self._native_call is not None:
                 results = self._native_call(arguments)
