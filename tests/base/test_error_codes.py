@@ -12,7 +12,7 @@ import pytest
 from xlapy.base.error_codes.code import ErrorCode, families, find_code, split_code
 from xlapy.base.error_codes.operations.contraction import DOT_PAIR_SIZES
 from xlapy.base.error_codes.operations.operands import OPERAND_COUNT
-from xlapy.base.errors import ParseError, ShapeError, UnknownNameError
+from xlapy.base.errors import ParseError, ShapeError, UnknownNameError, traceback_of
 from xlapy.tools.command_line import invoke
 from xlapy.tools.explain_error.examples import example_of, run_example
 from xlapy.tools.explain_error.page import section
@@ -76,6 +76,14 @@ def test_a_code_is_found_in_a_message() -> None:
     parsed = str(ParseError.at("ab\ncd", 4, OPERAND_COUNT, "expected x"))
     assert split_code(parsed) == ("<text>:2:2: expected x\n  cd\n   ^", OPERAND_COUNT)
     assert find_code("e1202") is DOT_PAIR_SIZES and find_code("E12") is None
+
+
+def test_a_traceback_ends_with_a_message_without_code() -> None:
+    try:
+        raise ShapeError(DOT_PAIR_SIZES, "sizes differ")
+    except ShapeError as error:
+        text = traceback_of(error)
+    assert text.startswith("Traceback ") and text.endswith("ShapeError: sizes differ")
 
 
 def test_a_section_names_rule_remedy_operations_and_example() -> None:

@@ -171,9 +171,9 @@ def test_attributes_of_every_kind() -> None:
 
 def test_malformed_attributes_are_refused_when_the_program_is_compiled() -> None:
     refused = partial(raises, InvalidArgumentError, codes.CALL_ATTRIBUTES, "r (custom-call)", "API_VERSION_TYPED_FFI")
-    with registered(handler(double), **TYPED), refused("1:6: flag"):
+    with registered(handler(double), **TYPED), refused("line 1, column 6: flag"):
         xla.Client("interpreter").compile(call("{flag}"))
-    with registered(lambda x, *, ffi_attributes: x), refused("1:1: ", "'axis'"):
+    with registered(lambda x, *, ffi_attributes: x), refused("line 1, column 1: ", "'axis'"):
         xla.Client("interpreter").compile(call('"axis=1"'))
     with registered(lambda x, **info: x):
         assert run(call('"axis=1"'), X).tolist() == X.tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,8 @@ from tests.interpreter.runners.replica import make_client
 from tests.raising import raises
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.error_codes.execution import custom_calls as codes
-from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
+from xlapy.base.error_codes.execution.calls import ARGUMENT_COUNT
+from xlapy.base.errors import ExecutionError, InvalidArgumentError, ShapeError, UnsupportedError
 
 CALL = 'x = f32[2,3] parameter(0)\nROOT r = {result} custom-call(x), custom_call_target="target"'
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -302,3 +304,42 @@ def test_a_program_of_the_builder() -> None:
     with registered(softplus, name="softplus"):
         result = np.asarray(make_client().compile(b.build())(given))
     assert np.allclose(result, np.log1p(np.exp(2 * given)) + 3, rtol=1e-6)
+
+
+# -- errors of targets
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def raise_missing_entry(x: Any) -> Any:
+    xla.parse_hlo("ENTRY e { ROOT x = f32[] paramter(0) }")
+
+
+def raise_shape(x: Any) -> Any:
+    raise ShapeError(ARGUMENT_COUNT, "three of four")
+
+
+def raise_unspeakable(x: Any) -> Any:
+    raise UnspeakableError
+
+
+@pytest.mark.parametrize("platform", ["cpu", "interpreter", "reference"])
+@pytest.mark.parametrize(
+    "target, values",
+    [
+        (raise_shape, ["ShapeError: three of four"]),
+        (raise_missing_entry, ["ParseError: line 1, column 26", "paramter"]),
+        (raise_unspeakable, ["UnspeakableError", "__str__ raised RuntimeError"]),
+    ],
+)
+def test_the_error_of_a_target_has_one_code_and_names_the_call(
+    platform: str, target: Callable[..., Any], values: list[str]
+) -> None:
+    with registered(target):
+        executable = xla.Client(platform).compile(call())
+        with raises(ExecutionError, codes.FAILED_TARGET, "r (custom-call)", "'target'", *values) as caught:
+            xla.block_until_ready(executable(X))
+    assert re.findall(r"\[E\d{4}\]", str(caught.value)) == [f"[{codes.FAILED_TARGET}]"]

@@ -6,7 +6,9 @@ shapes or instructions.
 
 from __future__ import annotations
 
-from xlapy.base.error_codes.code import ErrorCode
+import traceback
+
+from xlapy.base.error_codes.code import ErrorCode, split_code
 
 _MAX_EXCERPT_COLUMNS = 160
 """Longest excerpt of a source line in a message."""
@@ -166,9 +168,27 @@ def code_and_message(error: Exception, default: ErrorCode) -> tuple[ErrorCode, s
 
     An error of Python or of a library has the code `default`. A ParseError gives its position as well.
     """
+    return (error.code if isinstance(error, XlaError) else default), message_of(error)
+
+
+def message_of(error: BaseException) -> str:
+    """Returns the message of an error without its code, for the message of another error, which has its own code.
+
+    A ParseError gives its position as well. An error whose text cannot be made, because its `__str__` fails, says so.
+    """
     if isinstance(error, ParseError):
-        return error.code, f"line {error.line}, column {error.column}: {error.message}"
-    return (error.code, error.message) if isinstance(error, XlaError) else (default, str(error))
+        return f"line {error.line}, column {error.column}: {error.message}"
+    if isinstance(error, XlaError):
+        return error.message
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"its text cannot be made: __str__ raised {type(failure).__name__}"
+
+
+def traceback_of(error: BaseException) -> str:
+    """Returns the traceback of an error, which ends with its message without the code; see `message_of`."""
+    return split_code("".join(traceback.format_exception(error)).rstrip())[0]
 
 
 def _truncated(message: str) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array
-from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.code import ErrorCode, split_code
 from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
 from xlapy.base.layout import Layout
@@ -218,7 +218,7 @@ def call_native(instruction: Instruction, target: NativeTarget, values: Sequence
     _SIGNATURES[target.api_version](target.address)(*arguments)
     message = take_status_failure(status)
     if message is not None:
-        raise target_error(instruction, message)
+        raise target_error(instruction, split_code(message)[0])
     return result_value(instruction.shape, results)
 
 

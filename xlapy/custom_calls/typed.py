@@ -19,10 +19,10 @@ from typing import Any
 from xlapy.base import flags
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.error_codes.execution import custom_calls as codes
-from xlapy.base.errors import ExecutionError, InvalidArgumentError, ParseError
+from xlapy.base.errors import ExecutionError, InvalidArgumentError, ParseError, message_of
 from xlapy.base.value import Value
 from xlapy.custom_calls.context import CallContext
-from xlapy.custom_calls.ffi.attributes import Attribute, read_attributes, without_code
+from xlapy.custom_calls.ffi.attributes import Attribute, read_attributes
 from xlapy.custom_calls.ffi.calls import Frame, call_handler
 from xlapy.custom_calls.ffi.objects import Invocation, State
 from xlapy.custom_calls.ffi.structures import Stage
@@ -70,7 +70,7 @@ def call_attributes(instruction: Instruction) -> dict[str, Attribute]:
         raise InvalidArgumentError(
             codes.CALL_ATTRIBUTES,
             f"{describe_instruction(instruction)}: the backend_config of a call of API_VERSION_TYPED_FFI is a "
-            f"dictionary of attributes: {without_code(error)}",
+            f"dictionary of attributes: {message_of(error)}",
         ) from error
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.error_codes.execution import custom_calls as codes
-from xlapy.base.errors import ExecutionError, UnsupportedError
+from xlapy.base.errors import ExecutionError, UnsupportedError, message_of
 from xlapy.base.shape import Shape
 from xlapy.base.value import actual_array, pad_value_to_bounds
 from xlapy.custom_calls.context import CallContext
@@ -175,7 +175,9 @@ class PreparedPythonCall:
         try:
             return self._function(*operands, **info)
         except Exception as error:
-            raise ExecutionError(codes.FAILED_TARGET, f"{self.where} raised {type(error).__name__}: {error}") from error
+            raise ExecutionError(
+                codes.FAILED_TARGET, f"{self.where} raised {type(error).__name__}: {message_of(error)}"
+            ) from error
 
 
 def _python(target: PythonTarget, context: Context, instruction: Instruction, values: Sequence[Value]) -> Value:

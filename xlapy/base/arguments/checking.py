@@ -76,8 +76,10 @@ def eager_arguments(
     """Returns a function that compares its arguments with the annotations at each call.
 
     For functions that store their arguments: a wrong one would show much later. An error that the function itself
-    raises as one of xlapy says more and takes precedence. make_error: makes the error of a code and a message. probe: calls the function for its own
-    error. find: compares a value that is not of a scalar type of its annotation.
+    raises as one of xlapy says more and takes precedence.
+
+    make_error: makes the error of a code and a message. probe: calls the function for its own error. find: compares a
+    value that is not of a scalar type of its annotation.
     """
     kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL in kinds:

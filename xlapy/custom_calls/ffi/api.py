@@ -14,6 +14,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+from xlapy.base.errors import message_of
 from xlapy.custom_calls.ffi import objects
 from xlapy.custom_calls.ffi import structures as c
 from xlapy.custom_calls.ffi.objects import FfiError, find_invocation
@@ -45,7 +46,9 @@ def _entry(
             except FfiError as error:
                 return objects.make_error(error.code, str(error).encode())
             except Exception as error:  # no exception may propagate through native code
-                return objects.make_error(ErrorCode.INTERNAL, f"{name}: {type(error).__name__}: {error}".encode())
+                return objects.make_error(
+                    ErrorCode.INTERNAL, f"{name}: {type(error).__name__}: {message_of(error)}".encode()
+                )
 
         def proceed(address: int | None) -> None:
             objects.destroy_error(call(address))

@@ -20,7 +20,6 @@ import numpy as np
 from xlapy.base.cursor import Cursor
 from xlapy.base.element_types import Array
 from xlapy.base.error_codes.execution import custom_calls as codes
-from xlapy.base.errors import ParseError
 from xlapy.base.shape_fields import bounded_product
 
 Attribute = Any
@@ -60,11 +59,6 @@ def read_attributes(text: str) -> dict[str, Attribute]:
     found = _dictionary(cursor, 1)
     cursor.expect_end("dictionary")
     return found
-
-
-def without_code(error: ParseError) -> str:
-    """Returns the text of an error of `read_attributes` without its code, for the message of an error with a code."""
-    return str(error).replace(f" [{error.code}]", "", 1)
 
 
 def _dictionary(cursor: Cursor, depth: int) -> dict[str, Attribute]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.base.element_types import Array, PrimitiveType
+from xlapy.base.error_codes.code import split_code
 from xlapy.base.error_codes.execution import custom_calls as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
 from xlapy.custom_calls.ffi import objects
@@ -122,7 +123,7 @@ def call_handler(
     try:
         error = _HANDLER(handler)(ctypes.addressof(structure))
         if error:
-            raise ExecutionError(codes.FAILED_TARGET, objects.take_error_text(error))
+            raise ExecutionError(codes.FAILED_TARGET, split_code(objects.take_error_text(error))[0])
         if structure.future:
             await_future(frame, timeout, canceled)
     finally:
@@ -142,7 +143,7 @@ def await_future(frame: Frame, timeout: float, canceled: threading.Event | None)
         raise ExecutionError(codes.TARGET_FUTURE, f"its future was not completed within {timeout:g} seconds")
     objects.forget_future(handle)
     if future.error is not None:
-        raise ExecutionError(codes.FAILED_TARGET, future.error)
+        raise ExecutionError(codes.FAILED_TARGET, split_code(future.error)[0])
 
 
 def _wait_until_done(future: Future, timeout: float, canceled: threading.Event | None) -> bool:

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 from xlapy.base.element_types import C64, C128, F32, F64, S32, PrimitiveType
 from xlapy.base.error_codes.execution import custom_calls as codes
-from xlapy.base.errors import InvalidArgumentError, ParseError, UnsupportedError
-from xlapy.custom_calls.ffi.attributes import read_attributes, without_code
+from xlapy.base.errors import InvalidArgumentError, ParseError, UnsupportedError, message_of
+from xlapy.custom_calls.ffi.attributes import read_attributes
 from xlapy.hlo.instruction import Instruction, describe_instruction
 
 _PREFIXES = {"s": F32, "d": F64, "c": C64, "z": C128}
@@ -169,7 +169,7 @@ def _attributes(instruction: Instruction, routine: str) -> tuple[dict[str, str],
     except ParseError as error:
         raise InvalidArgumentError(
             codes.CALL_ATTRIBUTES,
-            f"{describe_instruction(instruction)}: its backend_config is not a dictionary: {without_code(error)}",
+            f"{describe_instruction(instruction)}: its backend_config is not a dictionary: {message_of(error)}",
         ) from error
     letters = _LETTERS.get(routine, {})
     wanted = {*letters, *_OTHERS.get(routine, ())}

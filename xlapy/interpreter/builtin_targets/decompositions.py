@@ -14,7 +14,7 @@ import numpy as np
 
 from xlapy.base.element_types import C64, C128, F32, F64, S32, PrimitiveType
 from xlapy.base.error_codes.execution import custom_calls as codes
-from xlapy.base.errors import ParseError, UnsupportedError, code_and_message
+from xlapy.base.errors import ParseError, UnsupportedError, message_of
 from xlapy.base.shape import Shape
 from xlapy.custom_calls.ffi.attributes import read_attributes
 from xlapy.custom_calls.lapack import LapackCall
@@ -126,7 +126,7 @@ def approx_top_k_of(instruction: Instruction) -> tuple[int, int]:
         attributes = read_attributes(instruction.backend_config)
         dimension = int(attributes["reduction_dim"])
     except (ParseError, KeyError, TypeError, ValueError) as error:
-        reason = code_and_message(error, codes.BUILT_IN_CALL)[1]
+        reason = message_of(error)
         raise UnsupportedError(
             codes.BUILT_IN_CALL,
             f"{describe_instruction(instruction)}: the backend_config of ApproxTopK must have a number reduction_dim: "

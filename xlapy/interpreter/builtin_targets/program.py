@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from xlapy.base.error_codes.execution import custom_calls as codes
-from xlapy.base.errors import UnsupportedError, XlaError, code_and_message
+from xlapy.base.errors import UnsupportedError, XlaError, message_of
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.interpreter.core import Context, Value, evaluate_computation
@@ -35,7 +35,7 @@ def parse_program(instruction: Instruction) -> Module:
     try:
         module = _parsed(instruction.backend_config or "")
     except XlaError as error:
-        reason = code_and_message(error, codes.BUILT_IN_CALL)[1]
+        reason = message_of(error)
         raise UnsupportedError(
             codes.BUILT_IN_CALL, f"{where} takes HLO text as its backend_config: {reason}"
         ) from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary, ref
@@ -21,7 +20,7 @@ from jax._src.interpreters import mlir
 from jax._src.sharding_impls import SdyArray, SdyArrayList
 
 from xlapy.base.error_codes.interfaces import pjrt as codes
-from xlapy.base.errors import ExecutionError
+from xlapy.base.errors import ExecutionError, traceback_of
 from xlapy.custom_calls.registry import register_custom_call_target
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 
@@ -84,7 +83,7 @@ def _callback_of_call(*, ffi_attributes: dict[str, Any], shape: Any) -> Callable
             arrays = function(*operands[1:] if tokens else operands)
         except Exception as error:
             raise ExecutionError(
-                codes.CALLBACK, f"CpuCallback error calling callback: {traceback.format_exc()}"
+                codes.CALLBACK, f"CpuCallback error calling callback: {traceback_of(error)}"
             ) from error
         if is_tuple:
             return (*tokens, *arrays)

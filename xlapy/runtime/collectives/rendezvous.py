@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xlapy.base.error_codes.execution import running as codes
-from xlapy.base.errors import ExecutionError, UnsupportedError, XlaError
+from xlapy.base.errors import ExecutionError, UnsupportedError, XlaError, message_of
 
 MessageSlot = tuple[Hashable, int]
 """A key, and how many times the key was used before."""
@@ -340,7 +340,7 @@ class LaunchRendezvous:
         if isinstance(error, XlaError):
             located = kind(error.code, f"{self._names[device]}: {error.message}")
         else:
-            located = kind(codes.FOREIGN_ERROR, f"{self._names[device]}: {error}")
+            located = kind(codes.FOREIGN_ERROR, f"{self._names[device]}: {message_of(error)}")
         located.__cause__ = error
         return located
 

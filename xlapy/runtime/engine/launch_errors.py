@@ -22,6 +22,8 @@ from xlapy.base.errors import (
     ShapeError,
     UnsupportedError,
     VerificationError,
+    XlaError,
+    message_of,
 )
 from xlapy.runtime.engine.records import Record, read_bytes
 
@@ -121,7 +123,7 @@ def remember_cause(error: BaseException) -> None:
 
 
 def _message(error: BaseException) -> str:
-    message = str(error) or type(error).__name__
+    message = (str(error) if isinstance(error, XlaError) else message_of(error)) or type(error).__name__
     if isinstance(error, MemoryError):
         message = f"{message} [{codes.OUT_OF_MEMORY}]"
     if _code(error) == INTERNAL and not type(error).__module__.startswith("xlapy"):
