@@ -1,5 +1,5 @@
-"""Makes a NumPy dtype for a floating-point format of 8 bits, as ml_dtypes does in C++: for tests of formats that the
-installed ml_dtypes does not have yet.
+"""Makes a NumPy dtype for a floating-point format of 8 bits, as ml_dtypes does in C++: for trying and testing formats
+that the installed ml_dtypes does not have yet.
 
 The dtype has conversions to and from every other dtype, comparisons, and `isnan`.
 Everything is a table of the 256 values, which callbacks of NumPy's C interface look up.
@@ -8,7 +8,10 @@ Everything is a table of the 256 values, which callbacks of NumPy's C interface 
 from __future__ import annotations
 
 import ctypes
+import runpy
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -102,6 +105,34 @@ _initialize = ctypes.PYFUNCTYPE(None, ctypes.POINTER(_Functions))(_array[195])
 _register_loop = ctypes.PYFUNCTYPE(
     ctypes.c_int, ctypes.py_object, ctypes.c_int, _LOOP, ctypes.POINTER(ctypes.c_int), _POINTER
 )(_ufunc[2])
+
+
+def add_stand_in(name: str, exponent_bits: int, mantissa_bits: int, bias: int, special_values: str) -> None:
+    """Adds a dtype, with its `finfo`, to ml_dtypes if it has none of this name. Call it before xlapy is imported.
+
+    special_values: the name of a member of `SpecialValues`.
+    """
+    if hasattr(ml_dtypes, name):
+        return
+    file = Path(__file__).parents[2] / "xlapy" / "base" / "float_formats.py"
+    formats = runpy.run_path(str(file), run_name="xlapy.base.float_formats")  # importing it imports xlapy
+    format_: FloatFormat = formats["FloatFormat"](
+        exponent_bits, mantissa_bits, bias, formats["SpecialValues"][special_values]
+    )
+    scalar = make_dtype(name, format_)
+    setattr(ml_dtypes, name, scalar)
+    ml_dtypes.finfo._finfo_cache[np.dtype(scalar)] = SimpleNamespace(  # type: ignore[attr-defined]
+        bits=8,
+        nexp=exponent_bits,
+        nmant=mantissa_bits,
+        minexp=1 - bias,
+        maxexp=format_.max_exponent + 1,
+        max=format_.largest,
+        min=-format_.largest if format_.is_signed else 0.0,
+        eps=2.0**-mantissa_bits,
+        smallest_normal=2.0 ** (1 - bias),
+        smallest_subnormal=format_.smallest_subnormal,
+    )
 
 
 def values_of(format_: FloatFormat) -> np.ndarray[Any, np.dtype[np.float64]]:
