@@ -22,6 +22,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
     "sphinx_design",
+    "file_blocks",
     "markdown_docstrings",
     "page_lists",
 ]

@@ -25,10 +25,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from docs.extensions.file_blocks import BLOCK, Place, place_of
 from tests.documents.pages import ROOT, pattern_of
 
-_BLOCK = re.compile(r"^```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^```$\n?", re.MULTILINE | re.DOTALL)
-_OPTION = re.compile(r' (title|after|before)="((?:[^"\\]|\\.)*)"')
 _COPIED = ("xlapy", "tests", "docs", "examples", "pyproject.toml")
 
 
@@ -36,9 +35,7 @@ _COPIED = ("xlapy", "tests", "docs", "examples", "pyproject.toml")
 class FileBlock:
     """Text that a guide adds to a file: at its end, or after or before a line."""
 
-    file: str
-    after: str
-    before: str
+    place: Place
     text: str
 
 
@@ -53,11 +50,11 @@ class Example:
 
 def steps_of(page: str) -> Iterator[FileBlock | Example]:
     """Returns what a reader of the page does, in order."""
-    blocks = list(_BLOCK.finditer(page))
+    blocks = list(BLOCK.finditer(page))
     for block, after in zip(blocks, [*blocks[1:], None], strict=True):
-        options = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _OPTION.findall(block["options"])}
-        if "title" in options:
-            yield FileBlock(options["title"], options.get("after", ""), options.get("before", ""), block["body"])
+        place = place_of(block)
+        if place is not None:
+            yield FileBlock(place, block["body"])
         elif block["language"] in ("sh", "python") and _shows_output(page, block, after):
             assert after is not None
             yield Example(block["language"], block["body"], after["body"])
@@ -104,26 +101,25 @@ class GuideFollower:
         for step in steps_of(path.read_text()):
             if isinstance(step, Example):
                 self.check(step)
-            elif step.file not in left_out:
+            elif step.place.file not in left_out:
                 self.apply(step)
 
     def apply(self, block: FileBlock) -> None:
         """Writes a block to its file."""
-        path = self.folder / block.file
-        if path.parent == self.folder / "docs" and not path.exists():  # a page, in whichever folder it is
-            (path,) = (self.folder / "docs").rglob(path.name)
-        line = block.after or block.before
+        place = block.place
+        path = self.folder / place.file
+        line = place.after or place.before
         if line:
             text = path.read_text()
-            assert f"\n{line}\n" in text, f"{block.file} has no line {line!r}"
-            lines = f"{line}\n{block.text}" if block.after else f"{block.text}{line}\n"
+            assert f"\n{line}\n" in text, f"{place.file} has no line {line!r}"
+            lines = f"{line}\n{block.text}" if place.after else f"{block.text}{line}\n"
             path.write_text(text.replace(f"\n{line}\n", f"\n{lines}", 1))
         elif path.exists():
             path.write_text(f"{path.read_text()}\n\n{block.text}")
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
-        self.files.append(block.file)
+        self.files.append(place.file)
 
     def check(self, example: Example) -> None:
         """Runs an example in the copy and compares what it prints with what the page shows."""

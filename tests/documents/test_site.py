@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import xlapy
+from docs.extensions.file_blocks import BLOCK, place_of, with_captions
 from docs.extensions.markdown_docstrings import restructured
 from docs.extensions.page_lists import lists_of, title_and_sentence
 from tests.documents.test_links import links
@@ -76,6 +77,45 @@ def test_a_list_of_pages(tmp_path: Path) -> None:
         lists_of(page)
 
 
+# -- blocks that belong in files
+
+
+def test_a_block_that_belongs_in_a_file_says_where() -> None:
+    page = (
+        '```python title="a.py"\nx = 1\n```\n'
+        '```python title="a.py" after="    \\"b\\","\ny = 2\n```\n'
+        '```text title="b.md" before="1. `c`:"\n```z`\n```\n'
+        '```text title="new.md"\n1\n```\n```text title="new.md"\n2\n```\n'
+        "```sh\nxlapy\n```\n"
+    )
+    shown = with_captions(page, {"a.py", "b.md"}.__contains__)
+    assert re.findall(r"^:caption: (.*)$", shown, re.MULTILINE) == [
+        r'"`a.py`, at the end"',
+        r'"`a.py`, after the line `\"b\",`"',
+        r'"`b.md`, before the line `` 1. `c`: ``"',
+        r'"`new.md`, a new file"',
+        r'"`new.md`, at the end"',
+    ]
+    assert "```{code-block} python\n:class: file-block\n" in shown and "````{code-block} text" in shown
+    assert shown.endswith("```sh\nxlapy\n```\n")
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "how-to").glob("add-*.md")), ids=lambda page: page.stem)
+def test_the_text_of_a_guide_names_the_file_of_each_block(page: Path) -> None:
+    text = page.read_text()
+    unnamed = [
+        place.file
+        for block in BLOCK.finditer(text)
+        if (place := place_of(block)) and f"`{place.file}`" not in _paragraphs_before(text[: block.start()])
+    ]
+    assert unnamed == []
+
+
+def _paragraphs_before(text: str) -> str:
+    """Returns the text of the section above a block."""
+    return re.split(r"^#+ ", text, flags=re.MULTILINE)[-1]
+
+
 # -- the Python interface
 
 
@@ -130,3 +170,5 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert 'id="xlapy.Client.compile"' in page
     assert "Verifies and compiles a program for the first" in page
     assert (tmp_path / "site" / "reference" / "ops" / "dot.html").exists()
+    guide = re.sub(r"<[^>]+>", "", (tmp_path / "site" / "how-to" / "add-an-op.html").read_text())
+    assert "xlapy/ops.py, after the line sinh," in guide
