@@ -95,8 +95,8 @@ class Executable:
         if unknown:
             raise ArgumentTypeError(
                 call_codes.CALL_SIGNATURE,
-                f"Executable.__call__: got an unexpected keyword argument {next(iter(unknown))!r}; arguments are given by "
-                f"position, and the only keyword is observer",
+                f"Executable.__call__: got an unexpected keyword argument {next(iter(unknown))!r}; arguments are given "
+                f"by position, and the only keyword is observer",
             )
         if observer is None:
             if self._native_call is not None:
