@@ -5,7 +5,7 @@ Responsible for which these are. The text of each page comes from the module tha
 
 from __future__ import annotations
 
-from docs._generate import command_line, flags, functions
+from docs._generate import command_line, flags, functions, stablehlo
 from tests.pjrt.c_api import entries_page
 from xlapy.tools.explain_error.page import pages as error_pages
 from xlapy.tools.ops import builder_page, ops_page
@@ -25,5 +25,6 @@ def tables() -> dict[str, str]:
         "docs/reference/builder.md": builder_page.markdown(),
         "docs/reference/command-line.md": command_line.page(),
         "docs/reference/flags.md": flags.page(),
+        "docs/reference/stablehlo.md": stablehlo.page(),
         "docs/reference/pjrt-entries.md": entries_page.page(),
     }
