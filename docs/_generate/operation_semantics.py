@@ -12,6 +12,7 @@ The source is `operation_semantics/*.md.in`: Markdown with fields, lines that be
 
 Arguments without a row take their meaning from `arguments.toml`. The table stands where the `:argument` lines are, or
 else after the first paragraph. A line `{{example: domain}}` is replaced by the registered example of an HLO operation.
+`{{result: domain}}` is replaced by the definition's sentence on the shape of the result.
 Python blocks are run, and their output is added.
 
 Responsible for the format of the pages. The facts come from the builder's functions, the definitions of operations, and
@@ -29,9 +30,7 @@ from enum import Enum
 from typing import Any, get_overloads
 
 from docs._generate.examples import HERE, preamble, with_output
-from xlapy import opcodes, ops
-from xlapy.base.errors import ShapeError
-from xlapy.base.shape import Shape
+from xlapy import ops
 from xlapy.opcodes.registry import Constraint, OpDef, lookup
 from xlapy.reference import definition_of
 from xlapy.stablehlo.export.core.rules import RULES as STABLEHLO
@@ -183,6 +182,7 @@ def _page(page: Page) -> str:
 def _text(section: Section) -> str:
     body = "\n".join(section.lines).strip("\n") + "\n"
     body = re.sub(r"^\{\{example: ([\w-]+)\}\}$", _registered_example, body, flags=re.MULTILINE)
+    body = re.sub(r"\{\{result: ([\w-]+)\}\}", lambda match: lookup(match[1]).result, body)
     arguments = f"\n{_arguments(section)}\n" if section.functions else ""
     text = f"{_names(section)}\n\n{with_output(body)}".replace(_ARGUMENTS, arguments).strip()
     return re.sub(r"\n{3,}", "\n\n", text)
@@ -232,20 +232,8 @@ def _result(section: Section) -> str:
     (op, *_) = section.ops
     if not op.elementwise or any(line.startswith("**Result.**") for line in section.lines):
         return ""
-    dimensions = "the operand" if op.arity.maximum == 1 else "the operands after [broadcasting](../broadcasting.md)"
-    if op is opcodes.COMPARE:
-        return f"**Result.** `pred`, with the dimensions of {dimensions}."
-    if op.arity.maximum > 1:
-        return f"**Result.** The dimensions of {dimensions}, and their element type."
-    return f"**Result.** The shape of the operand{'; complex elements give real ones' * _gives_real(op)}."
-
-
-def _gives_real(op: OpDef) -> bool:
-    """Returns whether an operation of one operand gives real results for complex elements."""
-    try:
-        return not op.result_shape([Shape.parse("c64[]")]).element_type.is_complex
-    except ShapeError:
-        return False
+    note = " Operands are [broadcast](../broadcasting.md) first." if op.arity.maximum > 1 else ""
+    return f"**Result.** {op.result}{note}"
 
 
 def _forms(function: Callable[..., Any]) -> list[Callable[..., Any]]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
-from xlapy import opcodes, ops
-from xlapy.base.element_types import F32, F64, S32, U4, U8, U16, U32, U64
+from xlapy import opcodes, ops, parse_hlo
+from xlapy.base.element_types import F32, F64, PRED, S32, U4, U8, U16, U32, U64
+from xlapy.base.shape import Shape
+from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.registry import REGISTRY, OpDef
+from xlapy.opcodes.requirements import compatible_ignoring_dynamic, one_or_tuple
 from xlapy.testing.accepted_types import accepted_types, describe, operand_names
+from xlapy.testing.samples import all_samples
 from xlapy.tools.explain_error.page import page_of
 from xlapy.tools.ops.ops_page import builders, index, page
 
@@ -26,6 +31,7 @@ def test_the_index_links_to_the_page_of_every_operation() -> None:
 @every_op
 def test_a_definition_has_a_summary(op: OpDef) -> None:
     assert op.summary.endswith(".")
+    assert op.result.endswith(".")
     assert all(constraint.text.endswith(".") for constraint in op.constraints)
     names = op.operands.split()
     if any(name.endswith("*") for name in names):
@@ -39,6 +45,8 @@ def test_a_page_has_all_parts(op: OpDef) -> None:
     text = page(op)
     assert text.startswith(f"# {op.name}\n\n{op.summary}\n\n- HLO text: `{op.name}(")
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Shape rule", "Definition", "Examples", "Platforms"]
+    assert f"## Shape rule\n\n**Result.** {op.result}\n\n" in text
+    assert re.search(r"\[E\d{4}\]\(\.\./errors/", text)
     for number, constraint in enumerate(op.constraints, 1):
         assert f"\n{number}. {constraint.text} [" in text
         assert all(f"[{code}](../errors/{page_of(code)}#{code.lower()})" in text for code in constraint.codes)
@@ -47,6 +55,53 @@ def test_a_page_has_all_parts(op: OpDef) -> None:
     for field in op.attributes.fields:
         assert f"| `{field.key}=" in text
     assert not re.search(r"\| nothing \|", text)
+
+
+_SHAPES: dict[str, Callable[[Instruction], Shape]] = {
+    "The shape of the operand.": lambda i: i.operands[0].shape,
+    "The shape of operand 0.": lambda i: i.operands[0].shape,
+    "The shape of `operand`.": lambda i: i.operands[1].shape,
+    "The shape of `a`.": lambda i: i.operands[0].shape,
+    "The shape of `b`.": lambda i: i.operands[1].shape,
+    "The shape of `on_true`.": lambda i: i.operands[1].shape,
+    "The shape of `output`.": lambda i: i.operands[1].shape,
+    "The shape of the initial value.": lambda i: i.operands[0].shape,
+    "The shape of element `index` of the operand.": lambda i: i.operands[0].shape.tuple_shapes[i.attributes.index],
+    "The second element of the operand's tuple.": lambda i: i.operands[0].shape.tuple_shapes[1],
+    "The first element of the operand's tuple, the destination.": lambda i: i.operands[0].shape.tuple_shapes[0],
+    "The tuple of the operands' shapes.": lambda i: Shape.tuple(o.shape for o in i.operands),
+    "The dimensions of the operand, with `pred` elements.": lambda i: i.operands[0].shape.with_element_type(PRED),
+    "The dimensions of the operands, with `pred` elements.": lambda i: i.operands[0].shape.with_element_type(PRED),
+    "The dimensions of the operand, with real elements for complex ones.": lambda i: i.operands[
+        0
+    ].shape.with_element_type(i.operands[0].shape.element_type.component_type),
+    "The shape of the operand. N operands give a tuple of N.": lambda i: one_or_tuple(
+        [o.shape for o in i.operands[: max(1, len(i.shape.tuple_shapes))]]
+    ),
+    "The sizes `dynamic_slice_sizes`, with the operand's element type.": lambda i: Shape.array(
+        i.operands[0].shape.element_type, i.attributes.dynamic_slice_sizes
+    ),
+    "The result of the computation.": lambda i: i.computations[0].root_instruction.shape,
+}
+"""The shape that a sentence means, for sentences that give it in full."""
+
+
+def _stated(op: OpDef) -> Callable[[Instruction], Shape] | None:
+    if match := re.fullmatch(r"`(\w+\[\d*\])`\.", op.result):
+        return lambda _: Shape.parse(match[1])
+    return _SHAPES.get(op.result)
+
+
+def test_the_stated_result_is_the_shape_in_samples() -> None:
+    seen: set[str] = set()
+    for sample in all_samples():
+        for instruction in parse_hlo(sample.text).instructions():
+            shape = _stated(instruction.op)
+            if shape is not None:
+                seen.add(instruction.op.name)
+                assert compatible_ignoring_dynamic(instruction.shape, shape(instruction)), instruction
+    assert len(seen) > 70
+    assert {op.name for op in REGISTRY.values() if _stated(op)} - seen == set()
 
 
 def test_a_page() -> None:
@@ -66,12 +121,17 @@ The number of one bits.
 
 ## Shape rule
 
-The shape of the result follows from the operands and the attributes. The rule is in `xlapy/opcodes/elementwise.py`.
+**Result.** The shape of the operand.
+
+The shape is inferred from the operands and the attributes. The rule is in `xlapy/opcodes/elementwise.py`.
 
 Constraints:
 
 1. The operand is an array. [E1001](../errors/operands.md#e1001)
 2. Its elements are integer. [E1013](../errors/operands.md#e1013)
+
+It takes 1 operand ([E1000](../errors/operands.md#e1000)). A declared shape must be the inferred one \
+([E1003](../errors/operands.md#e1003)).
 
 ## Definition
 

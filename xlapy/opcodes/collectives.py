@@ -222,6 +222,10 @@ ALL_GATHER = OpDef(
         "Concatenates the operands of all members of a group along one dimension, in group order; every "
         "member receives the result."
     ),
+    result=(
+        "The shape of the operand, in which the dimension `all_gather_dimension` is as many times as large as "
+        "the group has members. N operands give a tuple of N."
+    ),
     operands="operands*",
     constraints=(
         constraint("Operands are arrays.", shared.ARRAY_OPERAND),
@@ -269,6 +273,7 @@ ALL_GATHER_START = OpDef(
     name="all-gather-start",
     family="collectives",
     summary="Starts an all-gather; the result is (operands, gathered).",
+    result="A tuple: the shapes of the operands (a tuple if there are several), and the result of `all-gather`.",
     operands="operands*",
     constraints=(
         constraint("Operands are arrays.", shared.ARRAY_OPERAND),
@@ -317,6 +322,7 @@ ALL_GATHER_DONE = OpDef(
     name="all-gather-done",
     family="collectives",
     summary="Waits for an all-gather and returns its result.",
+    result="The second element of the operand's tuple.",
     operands="operand",
     constraints=(constraint("The operand is a tuple of at least two elements.", codes.DONE_OPERAND),),
     arity=exactly(1),
@@ -350,6 +356,7 @@ ALL_REDUCE = OpDef(
     name="all-reduce",
     family="collectives",
     summary=("Combines the operands of all members of a group with a computation; every member receives the result."),
+    result="The shape of the operand. N operands give a tuple of N.",
     operands="operands*",
     constraints=(
         constraint("Operands are arrays.", shared.ARRAY_OPERAND),
@@ -386,6 +393,7 @@ ALL_REDUCE_START = OpDef(
     name="all-reduce-start",
     family="collectives",
     summary="Starts an all-reduce; the result has the shape of the reduced operands.",
+    result="The shape of the operand. N operands give a tuple of N.",
     operands="operands*",
     constraints=(
         constraint("Operands are arrays.", shared.ARRAY_OPERAND),
@@ -423,6 +431,7 @@ ALL_REDUCE_DONE = OpDef(
     name="all-reduce-done",
     family="collectives",
     summary="Waits for an all-reduce and returns its result.",
+    result="The shape of the operand.",
     operands="operand",
     arity=exactly(1),
     infer=_infer_all_reduce_done,
@@ -477,6 +486,10 @@ REDUCE_SCATTER = OpDef(
     summary=(
         "Combines the operands of a group with a computation and splits the result along one dimension; "
         "each member receives one block."
+    ),
+    result=(
+        "The shape of the operand, in which the scattered dimension is divided by the number of members of the "
+        "group. N operands give a tuple of N."
     ),
     operands="operands*",
     constraints=(
@@ -561,6 +574,7 @@ COLLECTIVE_REDUCE = OpDef(
         "Combines the operands of a group with a computation; only the root receives the result. The root "
         "is the first member, or the one that the last operand names."
     ),
+    result="The shape of the operand. N operands give a tuple of N; a dynamic root is not one of them.",
     operands="operands*",
     constraints=(
         constraint("Operands are arrays.", shared.ARRAY_OPERAND),
@@ -656,6 +670,10 @@ ALL_TO_ALL = OpDef(
         "Member i of a group receives block i of every member. The blocks are slices of one array along "
         "`dimensions`, concatenated there again, or separate operands."
     ),
+    result=(
+        "The shape of the operand, if it is split along a dimension. Without a dimension, the tuple of the "
+        "operands' shapes."
+    ),
     operands="operands*",
     constraints=(
         constraint("Operands are arrays.", shared.ARRAY_OPERAND),
@@ -718,6 +736,7 @@ RAGGED_ALL_TO_ALL = OpDef(
         "Every member of a group sends member i the slice of send_sizes[i] rows of its input at "
         "input_offsets[i]; the slice is written into the `output` of member i at output_offsets[i]."
     ),
+    result="The shape of `output`.",
     operands="input output input_offsets send_sizes output_offsets recv_sizes",
     constraints=(
         constraint("Operands are arrays.", shared.ARRAY_OPERAND),
@@ -763,6 +782,7 @@ COLLECTIVE_BROADCAST = OpDef(
         "Sends the operand of one member of a group, the root, to all members. The root is the first "
         "member, or the one that the last operand names. Devices outside all groups receive zeros."
     ),
+    result="The shape of the operand. N operands give a tuple of N; a dynamic root is not one of them.",
     operands="operands*",
     constraints=(
         constraint("Operands are arrays.", shared.ARRAY_OPERAND),
@@ -865,6 +885,9 @@ COLLECTIVE_PERMUTE = OpDef(
     name="collective-permute",
     family="collectives",
     summary="Sends the operand from each source to its target; a device that is not a target receives zeros.",
+    result=(
+        "The shape of the operand. N operands give a tuple of N. With `slice_sizes`, the shape of the output operand."
+    ),
     operands="operands*",
     constraints=(
         constraint("Without `slice_sizes`, operands are arrays.", shared.ARRAY_OPERAND),
@@ -905,6 +928,7 @@ COLLECTIVE_PERMUTE_START = OpDef(
     name="collective-permute-start",
     family="collectives",
     summary="Starts a collective-permute; the result is (operands, results, contexts...).",
+    result="A tuple: the shapes of the operands, the result of `collective-permute`, and contexts in `u32[]`, if any.",
     operands="operands*",
     constraints=(
         constraint("Without `slice_sizes`, operands are arrays.", shared.ARRAY_OPERAND),
@@ -938,6 +962,7 @@ COLLECTIVE_PERMUTE_DONE = OpDef(
     name="collective-permute-done",
     family="collectives",
     summary="Waits for a collective-permute and returns its result.",
+    result="The second element of the operand's tuple.",
     operands="operand",
     constraints=(constraint("The operand is a tuple of at least two elements.", codes.DONE_OPERAND),),
     arity=exactly(1),
@@ -958,6 +983,7 @@ REPLICA_ID = OpDef(
     name="replica-id",
     family="collectives",
     summary="The id of the current replica, as u32.",
+    result="`u32[]`.",
     arity=exactly(0),
     infer=_infer_identifier,
 )
@@ -965,6 +991,7 @@ PARTITION_ID = OpDef(
     name="partition-id",
     family="collectives",
     summary="The id of the current partition, as u32.",
+    result="`u32[]`.",
     arity=exactly(0),
     infer=_infer_identifier,
 )

@@ -212,6 +212,7 @@ def define_contraction(
     shape_of: ProductRule,
     *,
     summary: str,
+    result: str,
     operands: str,
     constraints: tuple[Constraint, ...],
 ) -> OpDef:
@@ -229,6 +230,7 @@ def define_contraction(
         family=family,
         arity=exactly(len(operands.split())),
         summary=summary,
+        result=result,
         operands=operands,
         constraints=constraints,
         attributes=attributes,
@@ -274,6 +276,10 @@ DOT = define_contraction(
     summary=(
         "Sums products over the contracting dimensions, for each index of the batch dimensions; the result "
         "has the batch dimensions, then the free dimensions of lhs, then those of rhs."
+    ),
+    result=(
+        "First the batch dimensions, then the other dimensions of `lhs`, then the other dimensions of `rhs`; "
+        "contracted dimensions disappear."
     ),
     operands="lhs rhs",
     constraints=_CONTRACTION,
@@ -386,6 +392,10 @@ RAGGED_DOT = define_contraction(
         "A dot over groups of consecutive rows of a ragged dimension of lhs. Each group is multiplied by "
         "its own slice of rhs or, if the ragged dimension is contracted, has its own slice of the result."
     ),
+    result=(
+        "The dimensions of `dot`, without the group dimension of `rhs`. If the ragged dimension is contracted, "
+        "a dimension of the groups precedes them."
+    ),
     operands="lhs rhs group_sizes",
     constraints=(
         *_CONTRACTION,
@@ -464,6 +474,7 @@ SCALED_DOT = define_contraction(
     DotAttributes,
     _infer_scaled_dot,
     summary="A dot of operands that are divided into blocks; each block is multiplied by its scale first.",
+    result="The dimensions of `dot`, whatever the scales.",
     operands="lhs rhs lhs_scale rhs_scale",
     constraints=(
         *_CONTRACTION,

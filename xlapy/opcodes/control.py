@@ -44,6 +44,7 @@ from xlapy.opcodes.requirements import (
     compatible_ignoring_dynamic,
     dynamic_in_any,
     is_prefix,
+    require_parameters,
     require_programs,
     require_token,
 )
@@ -63,26 +64,9 @@ class CallAttributes(Attributes):
     is_composite: bool = attribute(BOOL, default=False, after_computations=True)
 
 
-def _check_parameters(name: str, operands: Sequence[Shape], program: ProgramShape, *, spare: bool = False) -> None:
-    """Requires one operand per parameter, of a compatible shape; additional operands are allowed if `spare`."""
-    count = len(program.parameters)
-    if len(operands) < count or (len(operands) > count and not spare):
-        raise ShapeError(
-            codes.PARAMETER_COUNT,
-            f"{name} has {len(operands)} operands, but the called computation is {program.to_text()}",
-        )
-    for number, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=False)):
-        if not compatible_ignoring_dynamic(operand, parameter):
-            raise ShapeError(
-                codes.PARAMETER_SHAPE,
-                f"{name}: parameter {number} of the called computation is {parameter.to_text(layout=False)}, "
-                f"operand {number} is {operand.to_text(layout=False)}",
-            )
-
-
 def _infer_call(operands: Sequence[Shape], _: CallAttributes, programs: ProgramShapes) -> Shape:
     require_programs("call", programs, 1)
-    _check_parameters("call", operands, programs[0])
+    require_parameters("call", operands, programs[0])
     return programs[0].result
 
 
@@ -90,6 +74,7 @@ CALL = OpDef(
     name="call",
     family="control",
     summary="The result of a computation applied to the operands.",
+    result="The result of the computation.",
     operands="operands*",
     constraints=(
         constraint("There is one operand per parameter of the computation.", codes.PARAMETER_COUNT),
@@ -135,6 +120,7 @@ WHILE = OpDef(
     name="while",
     family="control",
     summary="Applies `body` to the value repeatedly while `condition` of the value is true.",
+    result="The shape of the initial value.",
     operands="init",
     constraints=(
         constraint("`condition` and `body` take one parameter with the shape of the initial value.", *_PASSED),
@@ -205,6 +191,7 @@ CONDITIONAL = OpDef(
         "it is true, else the second; an s32 index selects the computation with this number, and the last "
         "one if it is out of range."
     ),
+    result="The result of the branches. A dimension that is dynamic in one of them is dynamic.",
     operands="branch_index branch_operands*",
     constraints=(
         constraint("The index has the shape pred[] or s32[].", codes.BRANCH_INDEX),
@@ -244,7 +231,7 @@ class FusionAttributes(Attributes):
 
 def _infer_fusion(operands: Sequence[Shape], attrs: FusionAttributes, programs: ProgramShapes) -> Shape:
     require_programs("fusion", programs, 1)
-    _check_parameters("fusion", operands, programs[0], spare=True)
+    require_parameters("fusion", operands, programs[0], spare=True)
     check_aliases("fusion", attrs.output_to_operand_aliasing, programs[0].result, operands)
     return programs[0].result
 
@@ -253,6 +240,7 @@ FUSION = OpDef(
     name="fusion",
     family="control",
     summary="The result of the fused computation, which a back end runs as one kernel.",
+    result="The result of the computation.",
     operands="operands*",
     constraints=(
         constraint(
@@ -279,6 +267,7 @@ OPT_BARRIER = OpDef(
     name="opt-barrier",
     family="control",
     summary="Returns the operand; no optimization moves or propagates anything across it.",
+    result="The shape of the operand.",
     operands="operand",
     arity=exactly(1),
     infer=_infer_same,
@@ -300,6 +289,7 @@ AFTER_ALL = OpDef(
     name="after-all",
     family="control",
     summary="Returns a token that is ordered after all operands.",
+    result="`token[]`.",
     operands="operands*",
     arity=at_least(0),
     infer=_infer_after_all,
@@ -321,6 +311,7 @@ ADD_DEPENDENCY = OpDef(
     name="add-dependency",
     family="control",
     summary="Returns the operand, ordered after the token.",
+    result="The shape of operand 0.",
     operands="operand token",
     constraints=(constraint("Operand 1 is a token.", shared.TOKEN_OPERAND),),
     arity=exactly(2),
@@ -340,6 +331,7 @@ DOMAIN = OpDef(
     name="domain",
     family="control",
     summary="Returns the operand; marks the border between instructions with different shardings.",
+    result="The shape of the operand.",
     operands="operand",
     arity=exactly(1),
     attributes=DomainAttributes,
@@ -403,6 +395,7 @@ ASYNC_START = OpDef(
     name="async-start",
     family="control",
     summary=("Starts a computation on another thread of execution; the result is (operands, result, context...)."),
+    result="`((operands...), result, context...)`, with the result of the computation or a prefix of its tuple.",
     operands="operands*",
     constraints=(
         constraint("The shape is ((operands...), result, context...).", codes.ASYNC_TUPLE),
@@ -448,6 +441,7 @@ ASYNC_UPDATE = OpDef(
     name="async-update",
     family="control",
     summary="Represents a running asynchronous computation, to which it may pass further operands.",
+    result="The shape of operand 0, to whose operands the further operands are added.",
     operands="operand more_operands*",
     constraints=(
         constraint("Operand 0 and the result have the shape ((operands...), result, context...).", codes.ASYNC_TUPLE),
@@ -485,6 +479,7 @@ ASYNC_DONE = OpDef(
     name="async-done",
     family="control",
     summary="Waits for an asynchronous computation and returns its result.",
+    result="The result in the shape of operand 0.",
     operands="operand",
     constraints=(
         constraint("Operand 0 has the shape ((operands...), result, context...).", codes.ASYNC_TUPLE),

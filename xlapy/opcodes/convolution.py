@@ -310,6 +310,10 @@ CONVOLUTION = define_contraction(
         "Moves a window over the input (lhs) and, at each position, sums the products of the elements under "
         "it with the kernel (rhs)."
     ),
+    result=(
+        "The batch, the output features and one spatial dimension per window dimension, in the order of "
+        "`dim_labels`. A spatial dimension has one element per position of the window."
+    ),
     operands="lhs rhs",
     constraints=(
         constraint(

@@ -167,6 +167,7 @@ CUSTOM_CALL = OpDef(
     name="custom-call",
     family="custom",
     summary="Calls the code that is registered under the name `custom_call_target`.",
+    result="Any shape, which is declared.",
     operands="operands*",
     constraints=(
         constraint("`api_version` is given.", codes.API_VERSION),

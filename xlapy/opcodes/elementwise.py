@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
-from xlapy.base.element_types import PRED, PrimitiveType
+from xlapy.base.element_types import F32, PRED, PrimitiveType
 from xlapy.base.error_codes.operations import elementwise as codes
 from xlapy.base.error_codes.operations import operands as shared
 from xlapy.base.errors import ShapeError
@@ -80,7 +80,7 @@ def _unary(name: str, summary: str, test: TypeTest, allowed: str) -> OpDef:
         _require_type(name, operands[0], test, allowed)
         return operands[0]
 
-    return _unary_op(name, summary, allowed, infer)
+    return _unary_op(name, summary, "The shape of the operand.", allowed, infer)
 
 
 def _unary_to(
@@ -92,15 +92,17 @@ def _unary_to(
         _require_type(name, operands[0], test, allowed)
         return operands[0].with_element_type(result(operands[0].element_type))
 
-    return _unary_op(name, summary, allowed, infer)
+    elements = "`pred` elements" if result(F32) is PRED else "real elements for complex ones"
+    return _unary_op(name, summary, f"The dimensions of the operand, with {elements}.", allowed, infer)
 
 
-def _unary_op(name: str, summary: str, allowed: str, infer: InferRule) -> OpDef:
+def _unary_op(name: str, summary: str, result: str, allowed: str, infer: InferRule) -> OpDef:
     return OpDef(
         name=name,
         family="elementwise",
         arity=exactly(1),
         summary=summary,
+        result=result,
         operands="operand",
         constraints=(
             constraint("The operand is an array.", shared.ARRAY_OPERAND),
@@ -224,6 +226,7 @@ def _binary(name: str, summary: str, test: TypeTest, allowed: str, *, commutativ
         family="elementwise",
         arity=exactly(2),
         summary=summary,
+        result="The shape of the operands. A dimension that is dynamic in one of them is dynamic.",
         operands="lhs rhs",
         constraints=(shapes,)
         if test is is_array_type
@@ -310,6 +313,7 @@ COMPLEX = OpDef(
     name="complex",
     family="elementwise",
     summary="The complex numbers with the given real and imaginary parts.",
+    result="The dimensions of the operands, with `c64` elements for `f32`, and `c128` for `f64`.",
     operands="real imag",
     constraints=(
         constraint(
@@ -397,6 +401,7 @@ COMPARE = OpDef(
     name="compare",
     family="elementwise",
     summary=("Compares elements: pred values that are true where `lhs direction rhs` holds; `type` selects the order."),
+    result="The dimensions of the operands, with `pred` elements.",
     operands="lhs rhs",
     constraints=(
         constraint(
@@ -468,6 +473,7 @@ CLAMP = OpDef(
     name="clamp",
     family="elementwise",
     summary=("Limits the operand to the range from min to max; max if min > max."),
+    result="The shape of `operand`.",
     operands="min operand max",
     constraints=(
         constraint(
@@ -484,6 +490,7 @@ SELECT = OpDef(
     name="select",
     family="elementwise",
     summary="The element of on_true where pred is true, and of on_false elsewhere.",
+    result="The shape of `on_true`.",
     operands="pred on_true on_false",
     constraints=(
         constraint(
@@ -575,6 +582,7 @@ CONVERT = OpDef(
         "conversion of a float to an integer truncates and saturates, and NaN becomes 0. Conversion of a "
         "complex number to a real type drops the imaginary part."
     ),
+    result="The dimensions of the operand, with any element type, which is declared.",
     operands="operand",
     constraints=(
         constraint(
@@ -593,6 +601,10 @@ BITCAST_CONVERT = OpDef(
     summary=(
         "Reinterprets the bits as another element type; a narrower type adds an innermost dimension, a "
         "wider type removes it."
+    ),
+    result=(
+        "The dimensions of the operand if both types are equally wide. A narrower type appends a dimension, "
+        "and a wider type removes the last one."
     ),
     operands="operand",
     constraints=(
@@ -650,6 +662,7 @@ REDUCE_PRECISION = OpDef(
         "Rounds to the precision and range of a float with `exponent_bits` and `mantissa_bits`; the element "
         "type is unchanged."
     ),
+    result="The shape of the operand.",
     operands="operand",
     constraints=(
         constraint("The operand is an array of floating-point elements.", shared.ELEMENT_TYPE),

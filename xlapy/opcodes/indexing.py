@@ -202,6 +202,10 @@ GATHER = OpDef(
         "Reads slices of the operand at positions given by index vectors, which are clamped so that the "
         "slices are in bounds."
     ),
+    result=(
+        "The batch dimensions have the sizes of `start_indices` without `index_vector_dim`. The offset "
+        "dimensions, at `offset_dims`, have those slice sizes that are neither collapsed nor batching."
+    ),
     operands="operand start_indices",
     constraints=(
         constraint("Operands are arrays, and the indices are integers.", shared.ARRAY_OPERAND, codes.INDEX_TYPE),
@@ -399,6 +403,7 @@ SCATTER = OpDef(
         "Combines windows of the updates into the operands at positions given by index vectors; a window "
         "that is not completely in bounds is dropped."
     ),
+    result="The shape of the operand. N operands give a tuple of N.",
     operands="operands* scatter_indices updates*",
     constraints=(
         constraint("Operands are arrays, and the indices are integers.", shared.ARRAY_OPERAND, codes.INDEX_TYPE),

@@ -57,6 +57,7 @@ CHOLESKY = OpDef(
         "The Cholesky factor of each positive definite matrix: L with L L^H = a, or U with U^H U = a. The "
         "other triangle is zero; all elements are NaN if a matrix has no factor."
     ),
+    result="The shape of `a`.",
     operands="a",
     constraints=(
         constraint(
@@ -135,6 +136,7 @@ TRIANGULAR_SOLVE = OpDef(
     name="triangular-solve",
     family="linalg",
     summary="Solves op(a) x = b, or x op(a) = b, for triangular matrices a.",
+    result="The shape of `b`.",
     operands="a b",
     constraints=(
         constraint(
@@ -239,6 +241,10 @@ FFT = OpDef(
     summary=(
         "The Fourier transform of the innermost dimensions: FFT and IFFT transform complex values, RFFT "
         "transforms real values, and IRFFT returns real values."
+    ),
+    result=(
+        "The dimensions of the operand. RFFT gives `fft_length[-1] // 2 + 1` complex elements in the last one, "
+        "and IRFFT `fft_length[-1]` real ones."
     ),
     operands="operand",
     constraints=(

@@ -99,6 +99,10 @@ BROADCAST = OpDef(
     name="broadcast",
     family="movement",
     summary=("Repeats the operand along new dimensions: operand dimension i becomes result dimension `dimensions[i]`."),
+    result=(
+        "Any dimensions, which are declared, with the operand's element type. Dimension `dimensions[i]` has "
+        "the size of operand dimension i."
+    ),
     operands="operand",
     constraints=(
         constraint(
@@ -227,6 +231,7 @@ RESHAPE = OpDef(
     name="reshape",
     family="movement",
     summary="Changes the dimensions; the elements keep their row-major order.",
+    result="Any dimensions with the operand's number of elements, which are declared, and the operand's element type.",
     operands="operand",
     constraints=(
         constraint(
@@ -267,6 +272,7 @@ DYNAMIC_RESHAPE = OpDef(
     name="dynamic-reshape",
     family="movement",
     summary="A reshape to sizes that are only known at run time; the declared sizes are upper bounds.",
+    result="The declared dimensions, whose sizes are bounds of the sizes at run time, with the operand's element type.",
     operands="operand dim_sizes*",
     constraints=(
         constraint("The operand is an array, and the result has the same element type.", codes.KEPT_ELEMENT_TYPE),
@@ -316,6 +322,10 @@ TRANSPOSE = OpDef(
     name="transpose",
     family="movement",
     summary="Reorders the dimensions: dimension i of the result is dimension `dimensions[i]` of the operand.",
+    result=(
+        "The dimensions of the operand in the order of `dimensions`: dimension i has the size of operand "
+        "dimension `dimensions[i]`."
+    ),
     operands="operand",
     constraints=(
         constraint("The operand is an array.", shared.ARRAY_OPERAND),
@@ -329,6 +339,7 @@ REVERSE = OpDef(
     name="reverse",
     family="movement",
     summary="Reverses the order of the elements along each of `dimensions`.",
+    result="The shape of the operand.",
     operands="operand",
     constraints=(
         constraint("The operand is an array.", shared.ARRAY_OPERAND),
@@ -410,6 +421,7 @@ SHUFFLE = OpDef(
         "Moves elements in a fixed pattern: rotates `dimensions` to the left by `shifts`, or reads each "
         "element at the coordinates in `indices`."
     ),
+    result="The shape of the operand.",
     operands="operand",
     constraints=(
         constraint("The operand is an array.", shared.ARRAY_OPERAND),
@@ -466,6 +478,7 @@ CONCATENATE = OpDef(
     name="concatenate",
     family="movement",
     summary="Concatenates arrays along one dimension, in the order of the operands.",
+    result="The dimensions of the operands; the size of the concatenated dimension is the sum of theirs.",
     operands="operands*",
     constraints=(
         constraint("Operands are arrays of the same element type.", shared.ARRAY_OPERAND, shared.SAME_ELEMENT_TYPE),
@@ -517,6 +530,7 @@ SLICE = OpDef(
     name="slice",
     family="movement",
     summary="Every stride-th element from the start to the limit (exclusive) in each dimension.",
+    result="The rank of the operand. A dimension has the size `ceil((limit - start) / stride)`.",
     operands="operand",
     constraints=(
         constraint("The operand is an array.", shared.ARRAY_OPERAND),
@@ -578,6 +592,10 @@ PAD = OpDef(
     summary=(
         "Inserts padding between the elements (interior), then before and after them (low, high); negative "
         "low and high padding removes elements."
+    ),
+    result=(
+        "The rank of the operand. A dimension of n elements gets the size `n + interior * (n - 1) + low + "
+        "high`, in which `n - 1` is 0 for an empty dimension."
     ),
     operands="operand padding_value",
     constraints=(
@@ -661,6 +679,7 @@ DYNAMIC_SLICE = OpDef(
     summary=(
         "The slice with `dynamic_slice_sizes` at a run-time position, which is clamped so that the slice is in bounds."
     ),
+    result="The sizes `dynamic_slice_sizes`, with the operand's element type.",
     operands="operand start_indices*",
     constraints=(
         constraint("The operand is an array.", shared.ARRAY_OPERAND),
@@ -720,6 +739,7 @@ DYNAMIC_UPDATE_SLICE = OpDef(
         "Overwrites a slice of the operand with the update, at a run-time position that is clamped so that "
         "the slice is in bounds."
     ),
+    result="The shape of the operand.",
     operands="operand update start_indices*",
     constraints=(
         constraint(
@@ -750,6 +770,7 @@ COPY = OpDef(
     name="copy",
     family="movement",
     summary="Copies the operand into a buffer of its own with the declared layout.",
+    result="The shape of the operand.",
     operands="operand",
     arity=exactly(1),
     infer=_infer_copy,
@@ -774,6 +795,7 @@ BITCAST = OpDef(
     name="bitcast",
     family="movement",
     summary="Reinterprets the bytes with another shape, element type or layout.",
+    result="Any array shape with the operand's number of bytes, which is declared.",
     operands="operand",
     constraints=(
         constraint("Operand and result are arrays.", shared.ARRAY_OPERAND, shared.ARRAY_RESULT),
@@ -820,6 +842,7 @@ GET_DIMENSION_SIZE = OpDef(
     name="get-dimension-size",
     family="movement",
     summary="The size of one dimension at run time, as s32.",
+    result="`s32[]`.",
     operands="operand",
     constraints=(
         constraint("The operand is an array that has the dimension.", shared.ARRAY_OPERAND, shared.DIMENSION_NUMBER),
@@ -833,6 +856,7 @@ SET_DIMENSION_SIZE = OpDef(
     name="set-dimension-size",
     family="movement",
     summary="Makes one dimension of the operand dynamic: elements at index `size` and above are padding.",
+    result="The shape of the operand, in which the dimension is dynamic, as in `f32[<=10]`.",
     operands="operand size",
     constraints=(
         constraint("The operand is an array that has the dimension.", shared.ARRAY_OPERAND, shared.DIMENSION_NUMBER),

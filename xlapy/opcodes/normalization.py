@@ -98,6 +98,7 @@ BATCH_NORM_TRAINING = OpDef(
         "Normalizes each feature by its mean and variance over all other dimensions, then scales it and "
         "adds the offset; the result is (output, mean, variance)."
     ),
+    result="A tuple: the shape of the operand, and twice an array of one element per feature.",
     operands="operand scale offset",
     constraints=(
         constraint("All operands are arrays.", shared.ARRAY_OPERAND),
@@ -114,6 +115,7 @@ BATCH_NORM_INFERENCE = OpDef(
     name="batch-norm-inference",
     family="normalization",
     summary="Normalizes each feature by the given mean and variance, then scales it and adds the offset.",
+    result="The shape of the operand.",
     operands="operand scale offset mean variance",
     constraints=(
         constraint("All operands are arrays.", shared.ARRAY_OPERAND),
@@ -130,6 +132,7 @@ BATCH_NORM_GRAD = OpDef(
     name="batch-norm-grad",
     family="normalization",
     summary="The gradients of batch-norm-training with respect to operand, scale and offset.",
+    result="A tuple: the shape of the operand, and twice an array of one element per feature.",
     operands="operand scale mean variance grad_output",
     constraints=(
         constraint("All operands are arrays.", shared.ARRAY_OPERAND),

@@ -66,6 +66,7 @@ RNG = OpDef(
         "Random numbers: uniform in [a, b), or normal with mean a and standard deviation b. The sequence is "
         "unspecified."
     ),
+    result="Any array shape, which is declared, with the element type of the operands.",
     operands="a b",
     constraints=(
         constraint(
@@ -126,6 +127,7 @@ RNG_BIT_GENERATOR = OpDef(
     name="rng-bit-generator",
     family="random",
     summary="The next state, and random bits that depend only on the algorithm and the initial state.",
+    result="The tuple of the state's shape and an array of any shape, which is declared; or only that array.",
     operands="initial_state",
     constraints=(
         constraint("The state is an array.", shared.ARRAY_OPERAND),
@@ -160,6 +162,7 @@ RNG_GET_AND_UPDATE_STATE = OpDef(
         "Returns the device's hidden 128-bit state as two words, the lower word first, and advances the "
         "state by `delta`."
     ),
+    result="`u64[2]`.",
     arity=exactly(0),
     attributes=RngGetAndUpdateStateAttributes,
     infer=_infer_rng_get_and_update_state,
@@ -206,6 +209,7 @@ STOCHASTIC_CONVERT = OpDef(
         "Converts the elements to another type with stochastic rounding: away from zero where the random "
         "bits are less than the discarded fraction, and toward zero elsewhere."
     ),
+    result="The dimensions of the operand, with any element type, which is declared.",
     operands="operand random",
     constraints=(
         constraint("Both operands are arrays of the same dimensions.", shared.ARRAY_OPERAND, shared.SAME_DIMENSIONS),

@@ -109,6 +109,7 @@ REDUCE = OpDef(
     name="reduce",
     family="reduction",
     summary="Combines all elements along `dimensions` with a computation, starting from the initial values.",
+    result="The dimensions of the operand that are not reduced, in their order. N arrays give a tuple of N.",
     operands="operands* init_values*",
     constraints=(
         constraint("Operands and initial values are arrays.", shared.ARRAY_OPERAND),
@@ -174,6 +175,9 @@ REDUCE_WINDOW = OpDef(
         "Combines the elements under a window with a computation, at every position of the window; padding "
         "and the holes of dilation are skipped."
     ),
+    result=(
+        "Each dimension: `floor((size + low + high - window) / stride) + 1`, with dilated sizes. N arrays give a tuple."
+    ),
     operands="operands* init_values*",
     constraints=(
         constraint("Operands and initial values are arrays.", shared.ARRAY_OPERAND),
@@ -227,6 +231,7 @@ SELECT_AND_SCATTER = OpDef(
         "Selects one operand element at each position of a window with `select`, and combines the value of "
         "`source` for the position into the result at the selected element with `scatter`."
     ),
+    result="The shape of the operand.",
     operands="operand source init_value",
     constraints=(
         constraint("Operands are arrays.", shared.ARRAY_OPERAND),
@@ -312,6 +317,7 @@ MAP = OpDef(
     name="map",
     family="reduction",
     summary="Applies a computation on scalars to the elements at each index.",
+    result="The dimensions of the operands, with the element type that the computation returns.",
     operands="operands*",
     constraints=(
         constraint(
@@ -461,6 +467,7 @@ SCAN = OpDef(
         "Iterates along one dimension: the body takes a slice of each input and the carries, and returns a "
         "slice of each output and the next carries."
     ),
+    result="The outputs, with the scanned dimension, then the carries: a tuple if the body returns one.",
     operands="inputs* carries*",
     constraints=(
         constraint("Inputs are arrays.", shared.ARRAY_OPERAND),

@@ -137,8 +137,10 @@ class OpDef:
     family: str
     """The name of the file that defines the op in `opcodes/` and handles it in every consumer's folder."""
     arity: Arity
-    summary: str = ""
+    summary: str
     """A sentence that says what the op computes."""
+    result: str
+    """Sentences that give the shape of the result, or say that it is declared."""
     operands: str = ""
     """The names of the operands; a name that ends in `*` stands for any number: `operand start_indices*`."""
     constraints: tuple[Constraint, ...] = ()

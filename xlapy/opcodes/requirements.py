@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlapy.base.error_codes.operations import control as control_codes
 from xlapy.base.error_codes.operations import operands as codes
 from xlapy.base.errors import ShapeError
 from xlapy.base.program_shape import ProgramShape
@@ -114,3 +115,20 @@ def elements_of(shape: Shape) -> tuple[Shape, ...]:
 def one_or_tuple(shapes: Sequence[Shape]) -> Shape:
     """The result shape of an op with one result per operand: the shape itself for one operand, else a tuple."""
     return shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
+
+
+def require_parameters(name: str, operands: Sequence[Shape], program: ProgramShape, *, spare: bool = False) -> None:
+    """Requires one operand per parameter, of a compatible shape; additional operands are allowed if `spare`."""
+    count = len(program.parameters)
+    if len(operands) < count or (len(operands) > count and not spare):
+        raise ShapeError(
+            control_codes.PARAMETER_COUNT,
+            f"{name} has {len(operands)} operands, but the called computation is {program.to_text()}",
+        )
+    for number, (operand, parameter) in enumerate(zip(operands, program.parameters, strict=False)):
+        if not compatible_ignoring_dynamic(operand, parameter):
+            raise ShapeError(
+                control_codes.PARAMETER_SHAPE,
+                f"{name}: parameter {number} of the called computation is {parameter.to_text(layout=False)}, "
+                f"operand {number} is {operand.to_text(layout=False)}",
+            )

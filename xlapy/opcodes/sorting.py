@@ -77,6 +77,7 @@ SORT = OpDef(
         "Sorts along one dimension; all operands are reordered together, by a comparator that takes two "
         "elements of each."
     ),
+    result="The shape of the operand. N operands give a tuple of N.",
     operands="operands*",
     constraints=(
         constraint("Operands are arrays of equal dimensions.", shared.ARRAY_OPERAND, shared.SAME_DIMENSIONS),
@@ -133,6 +134,7 @@ TOPK = OpDef(
         "The k largest (or smallest) elements of each row along the last dimension, in order, and their s32 "
         "indices; NaN is the largest value."
     ),
+    result="The tuple of values and `s32` indices. Both have the shape of the operand, with k for the last size.",
     operands="operand",
     constraints=(
         constraint("The operand is an array of at least rank 1.", shared.ARRAY_OPERAND, shared.MINIMUM_RANK),

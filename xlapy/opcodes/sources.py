@@ -46,6 +46,7 @@ PARAMETER = OpDef(
     name="parameter",
     family="sources",
     summary="The computation's argument with the given number.",
+    result="Any shape, which is declared.",
     constraints=(
         constraint(
             "The parameters of a computation are numbered from 0 without gaps.", modules_codes.PARAMETER_NUMBERS
@@ -86,6 +87,7 @@ CONSTANT = OpDef(
     name="constant",
     family="sources",
     summary="A literal.",
+    result="The shape of the literal.",
     arity=exactly(0),
     attributes=ConstantAttributes,
     check=_check_constant,
@@ -116,6 +118,7 @@ IOTA = OpDef(
     name="iota",
     family="sources",
     summary="Counts 0, 1, 2, ... along `iota_dimension`; the values are constant along all other dimensions.",
+    result="Any array shape, which is declared, with integer, floating-point or complex elements.",
     constraints=(
         constraint(
             "The result is an array of integer, floating-point or complex elements.",

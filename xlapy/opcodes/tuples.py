@@ -25,6 +25,7 @@ TUPLE = OpDef(
     name="tuple",
     family="tuples",
     summary="A tuple of the operands.",
+    result="The tuple of the operands' shapes.",
     operands="elements*",
     arity=at_least(0),
     infer=_infer_tuple,
@@ -55,6 +56,7 @@ GET_TUPLE_ELEMENT = OpDef(
     name="get-tuple-element",
     family="tuples",
     summary="One element of a tuple.",
+    result="The shape of element `index` of the operand.",
     operands="operand",
     constraints=(
         constraint("The operand is a tuple.", codes.TUPLE_OPERAND),

@@ -15,8 +15,11 @@ from itertools import count
 from typing import Any
 
 from xlapy import ops
+from xlapy.base.error_codes.code import ErrorCode
+from xlapy.base.error_codes.operations import operands as shared
+from xlapy.base.error_codes.operations.movement import CONSTANT_SHAPE
 from xlapy.opcodes.attributes.codecs import Attributes, EnumCodec, Field
-from xlapy.opcodes.registry import REGISTRY, Constraint, Effect, OpDef
+from xlapy.opcodes.registry import REGISTRY, VARIADIC, Constraint, Effect, OpDef
 from xlapy.reference import definition_of
 from xlapy.testing.accepted_types import accepted_types, describe
 from xlapy.testing.examples import Example, examples_of
@@ -38,7 +41,8 @@ asking the shape rules, break every constraint, and run every example on every p
 
 A name with `...` stands for any number of operands. "any" are all element types of arrays: pred, s1 to s64, u1 to u64,
 f16, bf16, f32, f64, the floats of 8, 6 and 4 bits, c64 and c128; floating-point and integer include the narrow ones.
-Where no `result` is listed, the shape rule infers the result, and a declared shape must be the inferred one. In an
+**Result** gives the shape of the result. Where no `result` is listed among the operands, it is inferred, and a declared
+shape must be the inferred one. In an
 example `|` separates the values of several devices, and `=>` stands before results.
 
 A definition is the function that the platform `reference` runs: Python over the indices of elements. Its parameters are
@@ -182,28 +186,46 @@ _EFFECTS = {
 
 
 def _shape_rule(op: OpDef) -> str:
-    """Returns the section of the shape rule: how the result gets its shape, and what the rule requires."""
-    result = _RESULTS[op.infer is not None, op.check is not None]
-    parts = ["## Shape rule", f"{result} The rule is in `xlapy/opcodes/{op.family}.py`."]
+    """Returns the section of the shape rule: the shape of the result, what the rule requires, and its source."""
+    declared = _DECLARED[op.infer is not None, op.check is not None]
+    rule = f"{declared} The rule is in `xlapy/opcodes/{op.family}.py`."
+    parts = ["## Shape rule", f"**Result.** {op.result}", rule]
     if op.constraints:
         parts += ["Constraints:", "\n".join(map(_constraint, count(1), op.constraints))]
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *_general_rules(op)])
 
 
-_RESULTS = {
-    (True, False): "The shape of the result follows from the operands and the attributes.",
-    (False, True): "The shape of the result is declared, and checked.",
-    (True, True): (
-        "The shape of the result follows from the operands and the attributes; a part of it may be declared."
-    ),
+_DECLARED = {
+    (True, False): "The shape is inferred from the operands and the attributes.",
+    (False, True): "The shape is declared, and checked.",
+    (True, True): "The shape is inferred from the operands and the attributes; a part of it may be declared.",
 }
 """How the result gets its shape, by whether an op has the rules `infer` and `check`."""
 
 
+def _general_rules(op: OpDef) -> Iterator[str]:
+    """Returns the sentence on the rules that hold for all ops, with the codes of their errors."""
+    rules: list[str] = []
+    if op.arity.maximum == 0:
+        rules.append(f"It takes no operands ({_link(shared.OPERAND_COUNT)}).")
+    elif op.arity.minimum > 0 or op.arity.maximum != VARIADIC:
+        operands = str(op.arity).replace("at least 1 operands", "at least one operand")
+        rules.append(f"It takes {operands} ({_link(shared.OPERAND_COUNT)}).")
+    if op.name == "constant":
+        rules.append(f"A declared shape must be that of the literal ({_link(CONSTANT_SHAPE)}).")
+    if op.check is None:
+        rules.append(f"A declared shape must be the inferred one ({_link(shared.RESULT_SHAPE)}).")
+    if rules:
+        yield " ".join(rules)
+
+
 def _constraint(number: int, constraint: Constraint) -> str:
     """Returns the line of one constraint, with links to the codes of its errors."""
-    links = [f"[{code}](../errors/{page_of(code)}#{code.lower()})" for code in constraint.codes]
-    return f"{number}. {constraint.text} {', '.join(links)}"
+    return f"{number}. {constraint.text} {', '.join(map(_link, constraint.codes))}"
+
+
+def _link(code: ErrorCode) -> str:
+    return f"[{code}](../errors/{page_of(code)}#{code.lower()})"
 
 
 def _definition(op: OpDef) -> str:
