@@ -76,8 +76,10 @@ def test_constants_left_out_are_not_zeros():
 
 def test_a_program_larger_than_the_memory_is_rejected(monkeypatch: pytest.MonkeyPatch):
     executable = CPU.compile(
-        "HloModule m\nENTRY e { x = f32[] parameter(0)\n ROOT r = f32[1024,1024,64] broadcast(x), dimensions={} }"
+        "HloModule m\nENTRY e { x = f32[] parameter(0)\n ROOT r = f32[1024,1024,64] broadcast(x), dimensions={}, "
+        'metadata={source_file="model.py" source_line=12} }'
     )
     monkeypatch.setattr(native_call, "available_bytes", lambda: 1 << 20)
-    with raises(ExecutionError, running_codes.OUT_OF_MEMORY, "needs 268.4 MB", "f32[1024,1024,64] 268.4 MB"):
+    largest = "r (broadcast) at model.py:12 f32[1024,1024,64] 268.4 MB"
+    with raises(ExecutionError, running_codes.OUT_OF_MEMORY, "needs 268.4 MB", largest):
         executable(np.float32(1))

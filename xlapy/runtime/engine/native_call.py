@@ -21,6 +21,7 @@ from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.targets.call_frames import CustomCallTargets, FrameTargets
 from xlapy.cpu.serialization.executable import LoadedProgram
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.runtime.engine import allocator, interruption
 from xlapy.runtime.engine.allocator import ALIGNMENT
 from xlapy.runtime.engine.counters import CounterTable
@@ -71,6 +72,7 @@ class NativeCall:
         """program_state: state that custom-call targets keep between runs."""
         program = compiled.program
         self._program = program
+        self._compiled = compiled
         self._code = compiled.code  # keeps the machine code alive
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(compiled.entry)
         self._constants = [_aligned_copy(slice_.data) for slice_ in program.constants if slice_.data is not None]
@@ -230,7 +232,8 @@ class NativeCall:
         """Describes the largest results and temporaries, with their instructions."""
         slices = [*self._program.results, *self._program.temporaries]
         largest = sorted(slices, key=lambda slice_: -slice_.size)[:5]
-        return ", ".join(map(_describe_slice, largest))
+        instructions = {instruction.name: instruction for instruction in self._compiled.module.instructions()}
+        return ", ".join(_describe_slice(slice_, instructions.get(slice_.name)) for slice_ in largest)
 
 
 def _failure(host: Host | None) -> BaseException:
@@ -242,8 +245,9 @@ def _failure(host: Host | None) -> BaseException:
     return host.failure()
 
 
-def _describe_slice(slice_: BufferSlice) -> str:
-    name = slice_.name or f"result {slice_.number}"
+def _describe_slice(slice_: BufferSlice, instruction: Instruction | None) -> str:
+    """Describes a slice. instruction: the one that writes it; None if it has no instruction, as scratch memory."""
+    name = describe_instruction(instruction) if instruction else slice_.name or f"result {slice_.number}"
     return f"{name} {slice_.shape.to_text(layout=False)} {format_bytes(slice_.size)}"
 
 

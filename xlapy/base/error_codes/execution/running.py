@@ -15,7 +15,7 @@ OUT_OF_MEMORY = ErrorCode(
         xla.Client().compile(text)()
     """,
     message="out of memory: m needs 4.4 TB for temporaries and results, ... are available; the largest: "
-    "y f32[1048576,1048576] 4.4 TB [E6200]",
+    "y (broadcast) f32[1048576,1048576] 4.4 TB [E6200]",
 )
 CANCELED = ErrorCode(
     "E6201",
