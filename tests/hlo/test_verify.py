@@ -189,10 +189,10 @@ def test_the_entry_layout(module: Module):
             [Alias((0,), 0, ()), Alias((1,), 0, ())],
             (module_codes.ALIAS_ONCE, "input_output_alias", "parameter 0", "[]"),
         ),
-        ([Alias((3,), 0, ())], (value_codes.TUPLE_INDEX, "input_output_alias", "[3]", "(0, [])")),
+        ([Alias((3,), 0, ())], (module_codes.ALIAS_BUFFER, "input_output_alias", "[3]", "(0, [])")),
         ([Alias((0,), 2, ())], (module_codes.ALIAS_BUFFER, "input_output_alias", "[0]", "(2, [])")),
         ([Alias((0,), -1, ())], (module_codes.ALIAS_BUFFER, "input_output_alias", "[0]", "(-1, [])")),
-        ([Alias((0,), 1, (2,))], (value_codes.TUPLE_INDEX, "input_output_alias", "[0]", "(1, [2])")),
+        ([Alias((0,), 1, (2,))], (module_codes.ALIAS_BUFFER, "input_output_alias", "[0]", "(1, [2])")),
         ([Alias((2,), 0, ())], (module_codes.ALIAS_SIZE, "input_output_alias", "[2]", "(0, [])", "f32[]", "f32[2]")),
     ],
 )
@@ -224,7 +224,7 @@ ENTRY e {{
     ("donor", "expected"),
     [
         (BufferDonor(2, ()), (module_codes.ALIAS_BUFFER, "buffer_donor", "(2, [])")),
-        (BufferDonor(1, (5,)), (value_codes.TUPLE_INDEX, "buffer_donor", "(1, [5])")),
+        (BufferDonor(1, (5,)), (module_codes.ALIAS_BUFFER, "buffer_donor", "(1, [5])")),
         (BufferDonor(0, ()), (module_codes.DONOR_ALIASED, "buffer_donor", "(0, [])")),
     ],
 )

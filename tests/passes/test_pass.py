@@ -49,6 +49,22 @@ def test_wrong_options(options, code, values):
         make_pass(Paint, options)
 
 
+@dataclass(frozen=True)
+class Polish(Paint):
+    """Checks its options by an error of Python."""
+
+    name: ClassVar[str] = "polish"
+
+    def __post_init__(self) -> None:
+        if self.coats > 9:
+            raise ValueError("too shiny")
+
+
+def test_an_error_of_a_pass_about_its_options_is_one_of_the_user():
+    with raises(InvalidArgumentError, codes.PASS_OPTION_VALUE, "polish", "coats=12", "too shiny"):
+        make_pass(Polish, {"coats": "12"})
+
+
 def test_a_list_with_options_and_groups():
     passes = parse_passes(" dce , fixpoint{limit=3}( verify, expand{ops=clamp+logistic} ) ")
     assert [pass_text(p) for p in passes] == ["remove-dead-code", "fixpoint{limit=3}"]

@@ -324,7 +324,10 @@ def _parameter_buffer(program: ProgramShape, source: Alias | BufferDonor) -> Sha
 
 
 def _buffer(shape: Shape, index: ShapeIndex) -> Shape:
-    found = shape.subshape(index)
+    try:
+        found = shape.subshape(index)
+    except ShapeError as error:
+        raise ShapeError(module_codes.ALIAS_BUFFER, error.message) from error
     if not found.is_array:
         raise ShapeError(module_codes.ALIAS_BUFFER, f"{found.to_text(layout=False)} is not an array")
     return found

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn, Protocol, get_type_hints
 
 from xlapy.base.cursor import Cursor
 from xlapy.base.error_codes.compilation import passes as codes
-from xlapy.base.errors import InvalidArgumentError
+from xlapy.base.errors import InvalidArgumentError, XlaError, message_of
 from xlapy.hlo.module import Module
 
 
@@ -60,7 +60,16 @@ def make_pass(kind: type[Any], options: Mapping[str, str]) -> Any:
                 codes.PASS_OPTION, f"pass {kind.name} has no option {option!r}{near(option, readable)}; {known}"
             )
         values[option] = _read_value(f"option {option} of pass {kind.name}", text, readable[option])
-    return kind(**values)
+    try:
+        return kind(**values)
+    except XlaError:
+        raise
+    except ValueError as error:
+        shown = ", ".join(f"{option}={text}" for option, text in options.items())
+        raise InvalidArgumentError(
+            codes.PASS_OPTION_VALUE,
+            f"pass {kind.name} does not take the options {shown or '(none)'}: {message_of(error)}",
+        ) from error
 
 
 def pass_text(pass_: Any) -> str:

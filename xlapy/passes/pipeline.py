@@ -183,4 +183,7 @@ def _check_validity(pass_: Pass, module: Module) -> None:
     try:
         verify(module)
     except XlaError as error:
-        raise PassError(codes.VALID_RESULT, f"pass {pass_.name} left {module.name} invalid: {error.message}") from error
+        raise PassError(
+            codes.VALID_RESULT,
+            f"pass {pass_.name} left {module.name} invalid by the rule {error.code}: {error.message}",
+        ) from error

@@ -43,7 +43,7 @@ ATTRIBUTE_WORD = ErrorCode(
 )
 ATTRIBUTE_FIELDS = ErrorCode(
     "E1903",
-    "Each field of an attribute is given once.",
+    "An attribute has each field that it needs, and each field once.",
     remedy="Remove the repeated field, or add the missing one.",
     hlo="""
         HloModule m

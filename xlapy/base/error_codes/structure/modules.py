@@ -249,7 +249,7 @@ DONOR_ALIASED = ErrorCode(
 )
 ALIAS_BUFFER = ErrorCode(
     "E2025",
-    "Aliases and donors name parameters that exist, and arrays in them.",
+    "Aliases and donors name parameters and outputs that exist, and arrays in them.",
     remedy="Correct the parameter number; the tuple index of an array that is no tuple's element is `{}`.",
     hlo="""
         HloModule m, buffer_donor={ (1, {}) }
