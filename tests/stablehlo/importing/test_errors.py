@@ -230,7 +230,7 @@ CASES: dict[str, tuple[str, type[XlaError], ErrorCode, tuple[str, ...]]] = {
         ),
         UnsupportedError,
         codes.DOT_ALGORITHM,
-        ("BF16", "F64"),
+        ("rhs_precision_type = bf16", "accumulation_type = f64"),
     ),
 }
 

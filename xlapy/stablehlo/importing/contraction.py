@@ -122,7 +122,7 @@ def _algorithm(given: Any) -> Algorithm:
         return Algorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM if fast else Algorithm.DOT_ANY_F8_ANY_F8_F32
     algorithm = _ALGORITHMS.get((lhs, rhs, accumulation, products))  # type: ignore[arg-type]
     if algorithm is None:
-        raise UnsupportedError(codes.DOT_ALGORITHM, f"HLO has no dot algorithm {values}")
+        raise UnsupportedError(codes.DOT_ALGORITHM, f"HLO has no dot algorithm {describe(given)}")
     return algorithm
 
 

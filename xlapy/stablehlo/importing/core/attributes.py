@@ -14,8 +14,9 @@ import numpy as np
 
 from xlapy.base.element_types import Array
 from xlapy.base.error_codes.formats import stablehlo_import as codes
-from xlapy.base.errors import ShapeError
+from xlapy.base.errors import ShapeError, UnsupportedError
 from xlapy.stablehlo import ir
+from xlapy.stablehlo.text.print_attributes import attribute_text
 
 Ints = tuple[int, ...]
 
@@ -172,10 +173,15 @@ def as_symbol(value: Any, name: str) -> str:
 
 
 def describe(value: Any) -> str:
-    """Returns the text of an attribute for error messages."""
+    """Returns the text of an attribute in MLIR for error messages."""
     if isinstance(value, ir.ElementsAttribute):
         return f"elements of type {value.type}"
-    return f"{type(value).__name__} {value!r}" if not isinstance(value, str) else repr(value)
+    if isinstance(value, str):
+        return repr(value)
+    try:
+        return attribute_text(value)
+    except UnsupportedError:
+        return f"{type(value).__name__} {value!r}"
 
 
 def pairs(table: Array | None, name: str) -> tuple[tuple[int, int], ...]:
