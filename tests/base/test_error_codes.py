@@ -12,7 +12,7 @@ import pytest
 from xlapy.base.error_codes.code import ErrorCode, families, find_code, split_code
 from xlapy.base.error_codes.operations.contraction import DOT_PAIR_SIZES
 from xlapy.base.error_codes.operations.operands import OPERAND_COUNT
-from xlapy.base.errors import ParseError, ShapeError, UnknownNameError, traceback_of
+from xlapy.base.errors import ParseError, ShapeError, UnknownNameError, XlaError, traceback_of
 from xlapy.tools.command_line import invoke
 from xlapy.tools.explain_error.examples import example_of, run_example
 from xlapy.tools.explain_error.page import section
@@ -68,6 +68,20 @@ def test_the_code_of_a_parse_error_precedes_the_excerpt() -> None:
 def test_errors_are_pickled_with_their_code(kind: type[ShapeError]) -> None:
     error = pickle.loads(pickle.dumps(kind(DOT_PAIR_SIZES, "sizes")))
     assert type(error) is kind and error.code is DOT_PAIR_SIZES and error.message == "sizes"
+
+
+class DatabaseError(XlaError):
+    """An error of a user of xlapy, whose constructor takes other arguments."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(OPERAND_COUNT, f"no table {table}")
+        self.table = table
+
+
+def test_an_error_with_its_own_constructor_is_pickled() -> None:
+    error = pickle.loads(pickle.dumps(DatabaseError("weights")))
+    assert type(error) is DatabaseError and (error.code, error.table) == (OPERAND_COUNT, "weights")
+    assert str(error) == f"no table weights [{OPERAND_COUNT}]" and error.message == "no table weights"
 
 
 def test_a_code_is_found_in_a_message() -> None:

@@ -11,10 +11,12 @@ import xlapy as xla
 from tests.raising import raises
 from tests.tools.programs import AXPY, COUNT_TO_3
 from xlapy import ops
+from xlapy.base.error_codes.building.python_calls import ARGUMENT_TYPE
 from xlapy.base.error_codes.compilation.compiling import LOWERED_INSTRUCTION
 from xlapy.base.error_codes.execution import calls as calls_codes
 from xlapy.base.error_codes.execution import devices as codes
 from xlapy.base.error_codes.operations import operands as operands_codes
+from xlapy.base.errors import ArgumentTypeError
 from xlapy.runtime import Backend, Buffer, backend, load_backend, platform_names
 from xlapy.runtime.backends import cpu
 
@@ -173,3 +175,6 @@ def test_platforms_are_registered(monkeypatch: pytest.MonkeyPatch):
         xla.register_backend("cpu", lambda: load_backend("interpreter"))
     with raises(xla.errors.InvalidArgumentError, codes.PLATFORM_NAME, "'two words'"):
         xla.register_backend("two words", lambda: load_backend("interpreter"))
+    with raises(ArgumentTypeError, ARGUMENT_TYPE, "load", "None"):
+        xla.register_backend("mine-3", None)
+    assert "mine-3" not in platform_names()

@@ -32,7 +32,10 @@ class XlaError(Exception):
         super().__init__(f"{self.message} [{code}]")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.code, self.message)
+        kind = type(self)
+        if kind.__init__ is XlaError.__init__:
+            return kind, (self.code, self.message)
+        return _restore_error, (kind, self.args), self.__dict__
 
 
 class ShapeError(XlaError):
@@ -197,6 +200,13 @@ def _truncated(message: str) -> str:
         return message
     half = _MAX_MESSAGE_CHARACTERS // 2
     return f"{message[:half]} ... [{len(message) - 2 * half} characters left out] ... {message[-half:]}"
+
+
+def _restore_error(kind: type[XlaError], args: tuple[object, ...]) -> XlaError:
+    """Makes an error of a class whose `__init__` takes other arguments than a code and a message."""
+    error: XlaError = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 def _restore_parse_error(

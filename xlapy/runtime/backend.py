@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from xlapy.base.arguments.checking import checked_arguments
+from xlapy.base.error_codes.building import python_calls as call_codes
 from xlapy.base.error_codes.execution import devices as codes
-from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
 from xlapy.hlo.module import Module
@@ -192,6 +193,11 @@ def register_backend(platform: str, load: Callable[[], Backend]) -> None:
     if not re.fullmatch(r"[A-Za-z][\w\-]*", platform):
         raise InvalidArgumentError(
             codes.PLATFORM_NAME, f"{platform!r} is not the name of a platform, a word of letters, digits, - and _"
+        )
+    if not callable(load):
+        raise ArgumentTypeError(
+            call_codes.ARGUMENT_TYPE,
+            f"register_backend: load must be a function that returns a back end, given {type(load).__name__} {load!r}",
         )
     _registered[platform] = load
 

@@ -10,6 +10,8 @@ import contextlib
 import io
 import os
 import shlex
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -83,6 +85,12 @@ def _invoke(line: str) -> tuple[int, str]:
     from xlapy.tools.command_line import invoke
 
     words = shlex.split(line)
+    if words[0].startswith("XLAPY_FLAGS=") and words[1] == "xlapy":
+        # Flags are read when a process starts.
+        environment = os.environ | {"XLAPY_FLAGS": words[0].partition("=")[2]}
+        command = [sys.executable, "-m", "xlapy", *words[2:]]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr.strip()
     if words[0] != "xlapy":
         raise AssertionError(f"{line!r} is not a command of xlapy")
     printed = io.StringIO()

@@ -9,7 +9,10 @@ FLAG_CHOICE = ErrorCode(
     "E7001",
     "The value of a flag is one of the values that the flag takes.",
     remedy="Give one of the values in the message.",
-    why_no_example="the flags of a process are read once, when it starts",
+    command="""
+        echo 'HloModule m ENTRY e { ROOT x = f32[] constant(1) }' > m.hlo
+        XLAPY_FLAGS=--denormals=maybe xlapy run m.hlo
+    """,
 )
 
 # -- serialized programs
