@@ -110,8 +110,6 @@ def test_a_change_that_was_none_is_found():
 def test_a_broken_module_names_the_pass():
     rule = f"rule {shared.RESULT_SHAPE}"
     with raises(PassError, codes.VALID_RESULT, "pass break", rule, "r (abs)", "declared token"):
-        PassError, codes.VALID_RESULT, "pass break", f"rule {shared.RESULT_SHAPE}", "r (abs)", "declared token"
-    ):
         checked(Break()).run(parse_hlo(TEXT))
 
 
