@@ -84,6 +84,10 @@ class ExecutionError(XlaError):
     """A program failed while running (time-out, failed custom call, canceled collective)."""
 
 
+class FailedTargetError(ExecutionError):
+    """Raised by a target of a custom call that has a code of its own; the error of the call has the same code."""
+
+
 class UnsupportedError(XlaError):
     """A valid request that the chosen backend or format does not support."""
 

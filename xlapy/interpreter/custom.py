@@ -16,7 +16,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.base.error_codes.execution import custom_calls as codes
-from xlapy.base.errors import ExecutionError, UnsupportedError, message_of
+from xlapy.base.errors import ExecutionError, FailedTargetError, UnsupportedError, message_of
 from xlapy.base.shape import Shape
 from xlapy.base.value import actual_array, pad_value_to_bounds
 from xlapy.custom_calls.context import CallContext
@@ -174,6 +174,8 @@ class PreparedPythonCall:
             info = info | {key: dict(info[key]) for key in self._copied}
         try:
             return self._function(*operands, **info)
+        except FailedTargetError as error:
+            raise ExecutionError(error.code, f"{self.where} failed: {error.message}") from error
         except Exception as error:
             raise ExecutionError(
                 codes.FAILED_TARGET, f"{self.where} raised {type(error).__name__}: {message_of(error)}"

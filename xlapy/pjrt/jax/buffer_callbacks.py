@@ -17,7 +17,7 @@ from jax._src.interpreters import mlir
 from jax._src.lib import ffi as ffi_lib
 
 from xlapy.base.error_codes.interfaces import pjrt as codes
-from xlapy.base.errors import ExecutionError, traceback_of
+from xlapy.base.errors import FailedTargetError, traceback_of
 from xlapy.custom_calls.registry import register_custom_call_target
 
 TARGET = "xla_ffi_python_xlapy_buffer_callback"
@@ -99,7 +99,7 @@ def _run_callback(*operands: Any, ffi_attributes: dict[str, Any], shape: Any) ->
     try:
         function([operand.view() for operand in operands], results)
     except Exception as error:
-        raise ExecutionError(codes.CALLBACK, f"CpuCallback error calling callback: {traceback_of(error)}") from error
+        raise FailedTargetError(codes.CALLBACK, f"CpuCallback error calling callback: {traceback_of(error)}") from error
     return results if shape.is_tuple else results[0]
 
 

@@ -20,7 +20,7 @@ from jax._src.interpreters import mlir
 from jax._src.sharding_impls import SdyArray, SdyArrayList
 
 from xlapy.base.error_codes.interfaces import pjrt as codes
-from xlapy.base.errors import ExecutionError, traceback_of
+from xlapy.base.errors import FailedTargetError, traceback_of
 from xlapy.custom_calls.registry import register_custom_call_target
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 
@@ -82,7 +82,7 @@ def _callback_of_call(*, ffi_attributes: dict[str, Any], shape: Any) -> Callable
         try:
             arrays = function(*operands[1:] if tokens else operands)
         except Exception as error:
-            raise ExecutionError(
+            raise FailedTargetError(
                 codes.CALLBACK, f"CpuCallback error calling callback: {traceback_of(error)}"
             ) from error
         if is_tuple:
