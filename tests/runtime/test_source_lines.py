@@ -12,10 +12,11 @@ from tests.interpreter.runners.custom import registered
 from tests.raising import raises
 from xlapy.base import flags
 from xlapy.base.error_codes.code import ErrorCode
-from xlapy.base.error_codes.compilation.compiling import ELIDED_CONSTANT, PAIR_IDS
+from xlapy.base.error_codes.compilation.compiling import ELIDED_CONSTANT
 from xlapy.base.error_codes.execution import calls as calls_codes
 from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.error_codes.execution.custom_calls import FAILED_TARGET
+from xlapy.base.error_codes.structure.annotations import PAIR_MEMBERS
 from xlapy.base.errors import XlaError
 from xlapy.base.flags import Flags
 
@@ -100,7 +101,7 @@ def test_errors_of_launches(name: str, platform: str, loaded: bool, monkeypatch:
     ("instruction", "code"),
     [
         ("f32[99] constant({...})", ELIDED_CONSTANT),
-        ("f32[] collective-permute(x), source_target_pairs={{0,1}}", PAIR_IDS),
+        ("f32[] collective-permute(x), source_target_pairs={{0,1}}", PAIR_MEMBERS),
     ],
 )
 def test_errors_of_limits(instruction: str, code: ErrorCode, platform: str) -> None:
