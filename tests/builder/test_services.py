@@ -21,7 +21,6 @@ from xlapy.base.error_codes.formats import hlo_text as hlo_text_codes
 from xlapy.base.error_codes.operations import elementwise as elementwise_codes
 from xlapy.base.error_codes.structure import annotations as annotations_codes
 from xlapy.base.error_codes.structure import modules as modules_codes
-from xlapy.base.error_codes.structure import values as values_codes
 from xlapy.base.errors import BuilderError, ParseError, VerificationError
 from xlapy.builder import XlaBuilder, XlaComputation, XlaOp
 from xlapy.hlo.verify import verify
@@ -396,13 +395,13 @@ class TestAliases:
     @pytest.mark.parametrize(
         ("aliases", "donors", "wanted"),
         [
-            ([([0], 0, [])], [], (values_codes.TUPLE_INDEX, "input_output_alias", "[0]", "[]")),
+            ([([0], 0, [])], [], (modules_codes.ALIAS_BUFFER, "input_output_alias", "[0]", "[]")),
             ([([], 1, [])], [], (modules_codes.ALIAS_BUFFER, "input_output_alias", "[]")),
             ([([], -1, [])], [], (modules_codes.ALIAS_BUFFER, "input_output_alias", "[]")),
-            ([([], 0, [0])], [], (values_codes.TUPLE_INDEX, "input_output_alias", "[]", "[0]")),
+            ([([], 0, [0])], [], (modules_codes.ALIAS_BUFFER, "input_output_alias", "[]", "[0]")),
             ([([], 0, []), ([], 0, [])], [], (modules_codes.ALIAS_ONCE, "input_output_alias", "[]")),
             ([], [(1, [])], (modules_codes.ALIAS_BUFFER, "buffer_donor", "[]")),
-            ([], [(0, [2])], (values_codes.TUPLE_INDEX, "buffer_donor", "[2]")),
+            ([], [(0, [2])], (modules_codes.ALIAS_BUFFER, "buffer_donor", "[2]")),
             ([([], 0, [])], [(0, [])], (modules_codes.DONOR_ALIASED, "buffer_donor", "[]")),
         ],
     )
