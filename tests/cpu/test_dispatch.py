@@ -145,10 +145,13 @@ def test_memory_of_small_calls_does_not_grow():
     given = [np.zeros(4, np.float32)] * MANY
     for _ in range(100):
         given = program(*given)
-    before = _resident()
-    for _ in range(10_000):
-        given = program(*given)
-    assert _resident() - before < 4 << 20
+    growth: list[int] = []
+    for _ in range(3):  # a leak grows in each round; what other threads of the process allocate meanwhile does not
+        before = _resident()
+        for _ in range(10_000):
+            given = program(*given)
+        growth.append(_resident() - before)
+    assert min(growth) < 4 << 20, growth
 
 
 def test_memory_of_loops_that_hold_their_state_does_not_grow():
@@ -163,10 +166,13 @@ def test_memory_of_loops_that_hold_their_state_does_not_grow():
     given = np.arange(9, dtype=np.float32)
     for _ in range(100):
         program(given)
-    before = _resident()
-    for _ in range(10_000):
-        result = program(given)
-    assert _resident() - before < 4 << 20
+    growth: list[int] = []
+    for _ in range(3):
+        before = _resident()
+        for _ in range(10_000):
+            result = program(given)
+        growth.append(_resident() - before)
+    assert min(growth) < 4 << 20, growth
     assert np.array_equal(np.asarray(result), 2.0**19 * (given - given[::-1]))
 
 

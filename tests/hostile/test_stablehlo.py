@@ -661,7 +661,7 @@ def custom_call(target: str, operands: str, types: str, results: str, attributes
             function("%t = stablehlo.tuple %a : tuple<tensor<f32>>\n%0 = stablehlo.negate %t : tuple<tensor<f32>>"),
             r"operand 0 must be an array, but is \(f32",
         ),
-        (function("", f"%a: {F32} {{mhlo.memory_kind = {{}}}}"), "mhlo.memory_kind dict"),
+        (function("", f"%a: {F32} {{mhlo.memory_kind = {{}}}}"), "mhlo.memory_kind {}"),
         (function("", f"%a: {F32} {{mhlo.layout_mode = [1]}}"), "mhlo.layout_mode must be a string"),
     ],
 )
