@@ -253,3 +253,27 @@ def test_an_infinite_filter_beside_padding():
     kernel[0, 0, 0, 3] = np.inf
     assert np.isfinite(np.asarray(CPU.compile(text)(x, kernel, bias))[0, 0]).all()
     assert_same(text, x, kernel, bias)
+
+
+def scored(batches: int, rows: int, columns: int, terms: int, t: str) -> str:
+    """A product of rows of both operands, with an epilogue that is long enough for vectors."""
+    shape = f"{t}[{batches},{rows},{columns}]"
+    numbers = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}"
+    return module(
+        f"{t}[{batches},{rows},{terms}] {t}[{batches},{columns},{terms}]",
+        f"d = {shape} dot(p0, p1), {numbers}\nactive = {shape} tanh(d)\nROOT r = {shape} exponential(active)",
+    )
+
+
+@pytest.mark.parametrize("t", ["f32", "f64", "bf16"])
+@pytest.mark.parametrize(
+    ("batches", "rows", "columns", "terms"),
+    [(1, 1, 2000, 50), (2, 3, 37, 64), (3, 9, 7, 33), (1, 1, 5, 64), (2, 6, 129, 65), (1, 5, 1, 64)],
+)
+def test_inner_products_with_a_long_epilogue(batches: int, rows: int, columns: int, terms: int, t: str) -> None:
+    assert_same(scored(batches, rows, columns, terms, t))
+
+
+def test_a_long_epilogue_of_inner_products_runs_in_vectors() -> None:
+    """The sums of a strip go through scratch memory, whose elements are one for each column of the strip."""
+    assert "scratch totals: f32[" in compile_module(xla.parse_hlo(scored(1, 1, 2000, 50, "f32"))).loops()
