@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.documents.pages import pattern_of
 from xlapy.tools.command_line import invoke
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -125,20 +126,11 @@ _PROGRAMS = Path(sys.executable).parent
 """The folder of this environment's `python` and `xlapy`; both import the package of this repository."""
 
 
-def pattern(expected: str) -> str:
-    """Returns a pattern for an output as a page shows it."""
-    return "".join(r"(?:[^\n]*\n)*?" if line.strip() == "..." else _line(line) for line in expected.splitlines())
-
-
-def _line(line: str) -> str:
-    return r"[^\n]*".join(map(re.escape, line.rstrip().split("..."))) + r"\n"
-
-
 def agrees(shown: Block, printed: str) -> bool:
     """Whether a command printed what a block shows."""
     if shown.words == "(figures differ)":
         return sorted(_words(shown.contents)) == sorted(_words(printed))
-    return re.fullmatch(pattern(shown.contents), printed) is not None
+    return re.fullmatch(pattern_of(shown.contents), printed) is not None
 
 
 def _words(text: str) -> list[list[str]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.documents.lessons.checking import check_page
-from tests.documents.lessons.page_runner import agrees, blocks, pattern
+from tests.documents.lessons.page_runner import agrees, blocks
+from tests.documents.pages import pattern_of
 
 HOW_TO = {
     "call-native-code-from-a-program": 1,
@@ -63,8 +64,8 @@ def test_blocks_of_a_page() -> None:
 
 
 def test_dots_stand_for_words_and_lines() -> None:
-    assert re.fullmatch(pattern("a ... c\n...\nd\n"), "a b c\nx\ny\nd\n")
-    assert not re.fullmatch(pattern("a ... c\n"), "a b c\nd\n")
+    assert re.fullmatch(pattern_of("a ... c\n...\nd\n"), "a b c\nx\ny\nd\n")
+    assert not re.fullmatch(pattern_of("a ... c\n"), "a b c\nd\n")
 
 
 def test_a_page_that_shows_another_output_fails(tmp_path: Path) -> None:
