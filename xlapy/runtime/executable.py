@@ -7,7 +7,7 @@ back ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Never
 
 from xlapy.analysis.cost import module_cost
 from xlapy.base.arguments.checking import checked_class
@@ -81,7 +81,7 @@ class Executable:
         source = self._source
         return source.program_shape if isinstance(source, LazyModule) else source.entry_computation.program_shape
 
-    def __call__(self, *arguments: Any, observer: Observer | None = None, **unknown: Any) -> Any:
+    def __call__(self, *arguments: Any, observer: Observer | None = None, **unknown: Never) -> Any:
         """Runs a single-device program.
 
         Arguments are NumPy arrays, buffers, anything with `__array__` or DLPack, of exactly the parameter's dimensions
@@ -96,7 +96,7 @@ class Executable:
             raise ArgumentTypeError(
                 call_codes.CALL_SIGNATURE,
                 f"Executable.__call__: got an unexpected keyword argument {next(iter(unknown))!r}; arguments are given "
-                f"by position, and the only keyword is observer",
+                "by position, and the only keyword is observer",
             )
         if observer is None:
             if self._native_call is not None:
