@@ -32,7 +32,8 @@ WAIT_TIMEOUT = ErrorCode(
 DEADLOCK = ErrorCode(
     "E6203",
     "The devices of a program do not wait for each other in a circle, or for a device that has finished.",
-    remedy="Let all devices reach the same collectives in the same order; the message says who waits for whom.",
+    remedy="Let all devices reach the same collectives in the same order; the message names the waiting devices and "
+    "what each waits for.",
     python='''
         text = """HloModule m, replica_count=2
         add { a = u32[] parameter(0) b = u32[] parameter(1) ROOT c = u32[] add(a, b) }

@@ -250,7 +250,7 @@ DONOR_ALIASED = ErrorCode(
 ALIAS_BUFFER = ErrorCode(
     "E2025",
     "Aliases and donors name parameters and outputs that exist, and arrays in them.",
-    remedy="Correct the parameter number; the tuple index of an array that is no tuple's element is `{}`.",
+    remedy="Correct the parameter number; the index of a parameter or result that is an array is `{}`.",
     hlo="""
         HloModule m, buffer_donor={ (1, {}) }
         ENTRY main {
