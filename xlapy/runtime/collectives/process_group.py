@@ -1,0 +1,181 @@
+"""`ProcessGroup`: the processes that execute programs together, and what they agree on.
+
+`xlapy.distributed.initialize` sets the process group. A `Transport` moves bytes between its processes: those of
+compiled programs through `post_exchange`, a native function, and those of the host through `exchange_messages`. A
+`Clique` is the set of processes that take part in the launches of some devices.
+
+    group = current_process_group()
+    devices = group.allgather(4, what="the number of devices")      # [4, 4, 4, 4]: one value per process
+    clique = group.transport.clique((0, 1), key=b"devices 0 to 7")
+
+Responsible for the interface between processes and for what the host exchanges. Does not depend on MPI.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from xlapy.base.errors import XlaError
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeKey:
+    """Identifies an exchange between processes. All processes that take part give equal keys.
+
+    launch: number of the launch, from `Clique.begin_launch`. exchange: number of the instruction. step: how often it
+    was executed in the launch.
+    """
+
+    launch: int
+    exchange: int
+    step: int = 0
+
+
+class Clique(Protocol):
+    """Processes that execute launches together. A clique that has failed stays so."""
+
+    @property
+    def address(self) -> int:
+        """The record of the clique, for `ExchangeRequest.clique`."""
+        ...
+
+    @property
+    def processes(self) -> Sequence[int]:
+        """The indices of the processes, ascending."""
+        ...
+
+    @property
+    def failure(self) -> XlaError | None:
+        """Why the clique has failed, or None."""
+        ...
+
+    def begin_launch(self, program: int) -> int:
+        """Returns the number of a new launch, from 1 on. program: see `Transport.program_identity`.
+
+        The processes of a clique begin the same launches in the same order. If another process begins another program
+        as this launch, the clique fails. Raises the clique's failure if it has failed.
+        """
+        ...
+
+    def fail(self, message: str) -> None:
+        """Fails the clique in all of its processes. Pending exchanges end with `ExchangeStatus.FAILED`."""
+        ...
+
+
+class Transport(Protocol):
+    """Moves bytes between processes. One thread or another moves data while exchanges are pending."""
+
+    @property
+    def address(self) -> int:
+        """The record of the transport, the first argument of the native functions."""
+        ...
+
+    @property
+    def post_exchange_address(self) -> int:
+        """The native function `void post_exchange(ptr transport, ptr request)`; any thread may call it."""
+        ...
+
+    @property
+    def begin_launch_address(self) -> int:
+        """The native function `i64 begin_launch(ptr transport, ptr clique, ptr program)`: `Clique.begin_launch`, with 0
+        for a clique that has failed."""
+        ...
+
+    @property
+    def fail_clique_address(self) -> int:
+        """The native function `void fail_clique(ptr transport, ptr clique, ptr text, i64 length)`: `Clique.fail`."""
+        ...
+
+    def clique(self, processes: Sequence[int], key: bytes = b"") -> Clique:
+        """Returns the clique of some processes, this one included.
+
+        key: tells cliques of the same processes apart, such as those of different devices, whose launches have no
+        common order. Equal arguments return the same clique. A clique that has failed is returned as such.
+        """
+        ...
+
+    def program_identity(self, fingerprint: int, name: str) -> int:
+        """Returns the address of the `ProgramIdentity` of a program. It lives as long as the process."""
+        ...
+
+    def exchange_messages(
+        self,
+        clique: Clique,
+        program: int,
+        key: ExchangeKey,
+        messages: Mapping[int, bytes | memoryview],
+        sources: Sequence[int],
+        *,
+        what: str,
+        timeout: float | None = None,
+    ) -> dict[int, bytes]:
+        """Sends a message to each process of `messages`; returns one from each of `sources`.
+
+        what: describes the exchange in errors. timeout: seconds; None: the flag `collective_timeout`. A time-out fails
+        the clique. Raises the clique's failure.
+        """
+        ...
+
+    def missing_processes(self, request: int) -> tuple[int, ...]:
+        """Returns the processes that a pending request, given by its address, still waits for."""
+        ...
+
+    def shutdown(self) -> None:
+        """Waits for outgoing data and ends the transport."""
+        ...
+
+
+CONTROL_PROGRAM_NAME: Final = "xlapy.distributed"
+
+
+class ProcessGroup:
+    """The processes of a program that was started several times. Processes call the methods in the same order."""
+
+    def __init__(self, process_index: int, process_count: int, transport: Transport) -> None:
+        self.process_index = process_index
+        self.process_count = process_count
+        self.transport = transport
+        self._clique = transport.clique(range(process_count), b"control")
+        self._program = transport.program_identity(0, CONTROL_PROGRAM_NAME)
+        self._launch = self._clique.begin_launch(self._program)
+        self._steps = itertools.count()
+        self._lock = threading.Lock()
+
+    def allgather(self, value: Any, *, what: str, timeout: float | None = None) -> list[Any]:
+        """Returns the values that the processes give, in the order of their indices. Values are pickled.
+
+        what: names the value in errors, such as "the number of devices". timeout: seconds; None: the flag
+        `collective_timeout`. Raises `ExecutionError` if a process fails or does not call this in time.
+        """
+        with self._lock:
+            others = [one for one in range(self.process_count) if one != self.process_index]
+            key = ExchangeKey(self._launch, 0, next(self._steps))
+            data = pickle.dumps(value)
+            received = self.transport.exchange_messages(
+                self._clique, self._program, key, dict.fromkeys(others, data), others, what=what, timeout=timeout
+            )
+        return [
+            value if one == self.process_index else pickle.loads(received[one]) for one in range(self.process_count)
+        ]
+
+    def barrier(self, *, what: str = "a barrier", timeout: float | None = None) -> None:
+        """Waits until all processes call this."""
+        self.allgather(None, what=what, timeout=timeout)
+
+
+_current: list[ProcessGroup] = []
+
+
+def current_process_group() -> ProcessGroup | None:
+    """Returns the process group, or None if this process is alone."""
+    return _current[0] if _current else None
+
+
+def set_process_group(group: ProcessGroup | None) -> None:
+    """Sets what `current_process_group` returns."""
+    _current[:] = [group] if group is not None else []
