@@ -81,6 +81,18 @@ class Transport(Protocol):
         ...
 
     @property
+    def start_exchange_address(self) -> int:
+        """The native function `void start_exchange(ptr transport, ptr request)`: `post_exchange` without polling, for
+        asynchronous operations."""
+        ...
+
+    @property
+    def await_exchange_address(self) -> int:
+        """The native function `void await_exchange(ptr transport, ptr request)`, which waits until the transport no
+        longer accesses a request. After `fail_clique` that takes a second at most."""
+        ...
+
+    @property
     def begin_launch_address(self) -> int:
         """The native function `i64 begin_launch(ptr transport, ptr clique, ptr program)`: `Clique.begin_launch`, with 0
         for a clique that has failed."""
@@ -119,6 +131,11 @@ class Transport(Protocol):
         what: describes the exchange in errors. timeout: seconds; None: the flag `collective_timeout`. A time-out fails
         the clique. Raises the clique's failure.
         """
+        ...
+
+    def await_exchange(self, request: int) -> None:
+        """Waits until the transport no longer accesses a request, given by its address. `Clique.fail` comes first if
+        the launch is canceled."""
         ...
 
     def missing_processes(self, request: int) -> tuple[int, ...]:

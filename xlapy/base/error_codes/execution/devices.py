@@ -1,6 +1,6 @@
 """Platforms, clients and devices.
 
-Codes E6600 to E6799: names of platforms, numbers of devices, and topologies.
+Codes E6600 to E6699: names of platforms, numbers of devices, and topologies.
 """
 
 from xlapy.base.error_codes.code import ErrorCode

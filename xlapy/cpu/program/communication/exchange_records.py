@@ -64,7 +64,7 @@ class Transfer(Record):
     stride_bytes: Owned[Word]
     state: Owned[Word]
     operations: Owned[Word]
-    reserved: Owned[Word]
+    staging: Owned[Nullable[Address]]
 
 
 class Word32(Record):
@@ -97,4 +97,4 @@ class ExchangeRequest(Record):
     remaining: Owned[Word]
     next: Owned[Nullable[ExchangeRequest]]
     failed_at: Owned[Word]
-    reserved: Owned[Word]
+    holds: Owned[Word]
