@@ -12,6 +12,7 @@ from xlapy.hlo.conversions import register_conversion
 
 if TYPE_CHECKING:
     import xlapy.base.errors as errors
+    import xlapy.distributed as distributed
     import xlapy.opcodes as opcodes
     import xlapy.ops as ops
     from xlapy.base.element_types import PrimitiveType
@@ -109,6 +110,7 @@ __all__ = [
     "XlaOp",
     "block_until_ready",
     "custom_call_status_functions",
+    "distributed",
     "errors",
     "ffi_api",
     "opcodes",
@@ -182,7 +184,12 @@ _LAZY_NAMES = {
 }
 """The module that defines each name that loads on first use."""
 
-_LAZY_MODULES = {"errors": "xlapy.base.errors", "opcodes": "xlapy.opcodes", "ops": "xlapy.ops"}
+_LAZY_MODULES = {
+    "distributed": "xlapy.distributed",
+    "errors": "xlapy.base.errors",
+    "opcodes": "xlapy.opcodes",
+    "ops": "xlapy.ops",
+}
 
 register_conversion("to_text", "xlapy.text.printer", "module_to_text")
 register_conversion("to_proto", "xlapy.proto", "to_proto")

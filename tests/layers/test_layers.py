@@ -36,6 +36,7 @@ LAYERS = (
     "native",
     "cpu",
     "runtime",
+    "distributed",
     "pjrt",
     "testing",
     "debugging",
@@ -64,6 +65,7 @@ OUTSIDE_PACKAGES: dict[str, tuple[str, ...]] = {
     "jaxlib": ("xlapy.pjrt", "xlapy.testing.xla_cpu"),
     "llvmlite": ("xlapy.cpu.llvm", "xlapy.native"),
     "google": ("xlapy.proto",),
+    "mpi4py": ("xlapy.runtime.collectives.mpi",),
 }
 """Packages that only some modules of xlapy may import: package -> folders or modules."""
 

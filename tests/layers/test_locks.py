@@ -10,6 +10,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "xlapy"
 REASONS: dict[str, str] = {
     "base/concurrency/forking.py": "makes the locks that forks wait for",
     "debugging/hostile/campaign.py": "a lock of one campaign, whose process does not fork",
+    "runtime/collectives/mpi/coordinator.py": "a program of its own",
+    "runtime/collectives/process_group.py": "a child of a fork is refused before it asks for the lock",
     "runtime/collectives/rendezvous.py": "a lock of one launch, which a child does not continue",
 }
 """Files that make locks which forks do not wait for -> reason."""

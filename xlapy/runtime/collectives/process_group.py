@@ -14,9 +14,11 @@ Responsible for the interface between processes and for what the host exchanges.
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -142,6 +144,10 @@ class Transport(Protocol):
         """Returns the processes that a pending request, given by its address, still waits for."""
         ...
 
+    def check_process(self) -> None:
+        """Raises `ExecutionError` in the child of a fork, which cannot use the transport."""
+        ...
+
     def shutdown(self) -> None:
         """Waits for outgoing data and ends the transport."""
         ...
@@ -161,6 +167,7 @@ class ProcessGroup:
         self._program = transport.program_identity(0, CONTROL_PROGRAM_NAME)
         self._launch = self._clique.begin_launch(self._program)
         self._steps = itertools.count()
+        self._pid = os.getpid()
         self._lock = threading.Lock()
 
     def allgather(self, value: Any, *, what: str, timeout: float | None = None) -> list[Any]:
@@ -169,6 +176,7 @@ class ProcessGroup:
         what: names the value in errors, such as "the number of devices". timeout: seconds; None: the flag
         `collective_timeout`. Raises `ExecutionError` if a process fails or does not call this in time.
         """
+        self.transport.check_process()
         with self._lock:
             others = [one for one in range(self.process_count) if one != self.process_index]
             key = ExchangeKey(self._launch, 0, next(self._steps))
@@ -183,6 +191,17 @@ class ProcessGroup:
     def barrier(self, *, what: str = "a barrier", timeout: float | None = None) -> None:
         """Waits until all processes call this."""
         self.allgather(None, what=what, timeout=timeout)
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a child of the one that is the member, by a fork."""
+        return os.getpid() != self._pid
+
+    def close(self) -> None:
+        """Leaves the group: waits for the other processes to come here too, unless one has failed."""
+        with suppress(XlaError):
+            self.barrier(what="the end of the processes")
+        self.transport.shutdown()
 
 
 _current: list[ProcessGroup] = []

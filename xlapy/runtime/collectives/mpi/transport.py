@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from xlapy.base import flags
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.error_codes.execution import processes as codes
 from xlapy.base.errors import ExecutionError, XlaError
@@ -85,7 +86,7 @@ class MpiTransport:
         }
         self.address: int = self._functions["transport_address"]()
         self._describe_library()
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._cliques: dict[tuple[tuple[int, ...], bytes], MpiClique] = {}
         self._identities: dict[tuple[int, str], Any] = {}
         self._functions["start_transport"]()
@@ -220,7 +221,6 @@ class MpiTransport:
         self.call("cancel_receives")
 
     def check_process(self) -> None:
-        """Raises `ExecutionError` in the child of a fork."""
         if os.getpid() != self._pid:
             raise ExecutionError(
                 codes.PROCESS_FORKED,
