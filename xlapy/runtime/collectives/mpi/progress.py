@@ -42,7 +42,9 @@ from xlapy.runtime.collectives.mpi.records import (
     MPI_Testsome,
     Operation,
     OperationKind,
+    SET_TIMER_SLACK,
     TransferState,
+    prctl,
     sched_yield,
 )
 
@@ -293,6 +295,7 @@ def add_clique(f: Function, clique: CliqueRecord) -> None:
 def run_progress(f: Function) -> None:
     """Polls MPI until the transport stops. The function of the progress thread."""
     state = f.static(TRANSPORT)
+    prctl(f, f.constant(Int32, SET_TIMER_SLACK), f.constant(Word, 1))
     slice, idle_since = f.variable(Word, FIRST_SLICE), f.variable(Word, 0)
     with f.loop() as loop:
         seen = state.wakeups.load(SEQ_CST)

@@ -248,6 +248,15 @@ def abort(f: Function) -> None:
     """Ends the process."""
 
 
+SET_TIMER_SLACK: Final = 29
+"""Linux wakes threads up to 50 microseconds late, to wake several at once; the option says how much is allowed."""
+
+
+@external
+def prctl(f: Function, option: Int32, value: Word) -> Int32:  # type: ignore[empty-body]
+    """Sets an option of the thread."""
+
+
 @external
 def sched_yield(f: Function) -> Int32:  # type: ignore[empty-body]
     """Lets other threads run on this processor first."""
