@@ -17,7 +17,9 @@ from xlapy.hlo.verify import verify
 from xlapy.spmd import EntryShardings, partition
 from xlapy.spmd.array_sharding import ArraySharding, array_sharding_of, hlo_sharding_of, tile_count
 from xlapy.spmd.resharding_plan import bytes_received, plan_resharding
+from xlapy.spmd.tiling import Tiling
 
+HALVES = Tiling(4, ((2, 2),))
 MESH = "mesh['x'=2,'y'=2]"
 HEAD = """HloModule m
 sum { a = f32[] parameter(0)
@@ -49,10 +51,10 @@ def local_arrays(array: Any, array_sharding: ArraySharding) -> list[Any]:
     shares.append(1 - sum(shares))
     found = []
     for device in range(4):
-        part = array * (shares[array_sharding.partial_sums[device]] if array_sharding.partial_sums else 1)
+        part = array * (shares[array_sharding.partial_sums.tile_of(device)] if array_sharding.partial_sums else 1)
         for dimension, tiling in enumerate(array_sharding.tilings):
             if tiling is not None:
-                part = np.split(part, tile_count(tiling), dimension)[tiling[device]]
+                part = np.split(part, tile_count(tiling), dimension)[tiling.tile_of(device)]
         found.append(part)
     return found
 
@@ -61,8 +63,8 @@ def assembled(results: list[Any], array_sharding: ArraySharding, dimensions: tup
     """Returns the array that the devices' results are tiles and partial sums of; copies of one tile must agree."""
     total: dict[Any, Any] = {}
     for device, result in enumerate(results):
-        tile = tuple(tiling[device] if tiling else 0 for tiling in array_sharding.tilings)
-        label = array_sharding.partial_sums[device] if array_sharding.partial_sums else 0
+        tile = tuple(tiling.tile_of(device) if tiling else 0 for tiling in array_sharding.tilings)
+        label = array_sharding.partial_sums.tile_of(device) if array_sharding.partial_sums else 0
         np.testing.assert_array_equal(total.setdefault((tile, label), result), result)
     whole = np.zeros(dimensions, results[0].dtype)
     for (tile, _), part in total.items():
@@ -240,7 +242,7 @@ def test_manual_regions_take_and_return_partial_sums() -> None:
     verify(module)
     assert collectives(module) == []
     assert [i.op.name for i in module.instructions()] == ["parameter", "sine"]
-    assert array_sharding_of(found.results[0], xla.Shape.parse("f32[8,8]"), 4).partial_sums == (0, 0, 1, 1)
+    assert array_sharding_of(found.results[0], xla.Shape.parse("f32[8,8]"), 4).partial_sums == HALVES
 
 
 def test_only_sums_may_be_unreduced() -> None:
@@ -258,17 +260,17 @@ def test_partial_sums_survive_translation_to_hlo_shardings() -> None:
         translated = hlo_sharding_of(array_sharding, 4)
         translated.check(shape)
         assert array_sharding_of(translated, shape, 4) == array_sharding
-    assert str(hlo_sharding_of(ArraySharding((None, (0, 0, 1, 1)), (0, 1, 0, 1)), 4)) == (
+    assert str(hlo_sharding_of(ArraySharding((None, HALVES), Tiling(4, ((1, 2),))), 4)) == (
         "{devices=[1,2,2]<=[4] last_tile_dims={unreduced}}"
     )
 
 
 def test_bytes_received_by_resharding() -> None:
     shape = xla.Shape.parse("f32[8,8]")
-    sums, rows = ArraySharding((None, None), (0, 0, 1, 1)), ArraySharding(((0, 0, 1, 1), None))
+    sums, rows = ArraySharding((None, None), HALVES), ArraySharding((HALVES, None))
     assert [type(step).__name__ for step in plan_resharding(sums, rows)] == ["ReduceScatter"]
     assert bytes_received(shape, sums, rows) == 128  # half of 256 bytes
     assert bytes_received(shape, sums, ArraySharding((None, None))) == 256
     assert bytes_received(shape, rows, ArraySharding((None, None))) == 128
-    assert bytes_received(shape, rows, ArraySharding((None, (0, 0, 1, 1)))) == 64
+    assert bytes_received(shape, rows, ArraySharding((None, HALVES))) == 64
     assert bytes_received(shape, rows, rows) == 0

@@ -33,7 +33,7 @@ DRAW = "zero = f32[] constant(0)\none = f32[] constant(1)\n"
 def local_array(array: Any, sharding: Any, shape: xla.Shape, device: int) -> Any:
     for dimension, tiling in enumerate(array_sharding_of(sharding, shape, DEVICES).tilings):
         if tiling is not None:
-            array = np.split(array, tile_count(tiling), dimension)[tiling[device]]
+            array = np.split(array, tile_count(tiling), dimension)[tiling.tile_of(device)]
     return array
 
 

@@ -59,7 +59,7 @@ from xlapy.spmd.manual_regions import (
 from xlapy.spmd.partial_sums import DEFERRABLE_OPS
 from xlapy.spmd.resharding import PartitionedArray, Resharder
 from xlapy.spmd.sharding_rules import local_attributes, sharding_factors
-from xlapy.spmd.single_execution import DeviceGroups, groups_of_executions, is_deterministic, run_once
+from xlapy.spmd.single_execution import Executions, executions_of, is_deterministic, run_once
 from xlapy.spmd.strategy import Strategy, choose_strategy
 
 _SHARDING_CONSTRAINT, _INSPECT_SHARDING = "Sharding", "InspectSharding"
@@ -219,8 +219,8 @@ class _ComputationPartitioner:
             self._per_device_call(instruction)
         elif instruction.op is opcodes.OPT_BARRIER:
             self._barrier(instruction)
-        elif groups := groups_of_executions(instruction, self.devices, self._manual_axes_of(instruction)):
-            self._run_once(instruction, groups)
+        elif executions := executions_of(instruction, self.devices, self._manual_axes_of(instruction)):
+            self._run_once(instruction, executions)
         else:
             self._operation(instruction)
 
@@ -393,8 +393,8 @@ class _ComputationPartitioner:
         new.sharding = None
         self.values[instruction] = []
 
-    def _run_once(self, instruction: Instruction, groups: DeviceGroups) -> None:
-        leaves = run_once(self.resharder, instruction, self._replicated(instruction.operands), groups)
+    def _run_once(self, instruction: Instruction, executions: Executions) -> None:
+        leaves = run_once(self.resharder, instruction, self._replicated(instruction.operands), executions)
         manual_axes = self._manual_axes_of(instruction)
         self.values[instruction] = [
             PartitionedArray(leaf, replicated(shape), manual_axes)

@@ -26,9 +26,10 @@ from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
 from xlapy.opcodes.movement import DynamicSliceAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.sources import IotaAttributes
-from xlapy.passes.expand.blocks import compare, index_type, reduce_dimensions
-from xlapy.spmd.array_sharding import ArraySharding, Tiling
+from xlapy.passes.expand.blocks import compare, concatenate, index_type, reduce_dimensions
+from xlapy.spmd.array_sharding import ArraySharding
 from xlapy.spmd.resharding import Resharder
+from xlapy.spmd.tiling import Tiling
 
 
 def local_iota(resharder: Resharder, instruction: Instruction, shape: Shape, sharding: ArraySharding) -> Instruction:
@@ -42,9 +43,9 @@ def local_iota(resharder: Resharder, instruction: Instruction, shape: Shape, sha
     if tiling is None:
         return write.add(opcodes.IOTA, attributes=attributes, shape=shape)
     integers = shape.with_element_type(index_type(instruction.shape.dimensions[dimension]))
-    offsets = np.asarray(tiling, integers.dtype) * shape.dimensions[dimension]
+    offset = resharder.tile_offset(tiling, shape.dimensions[dimension], integers.element_type)
     local = write.add(opcodes.IOTA, attributes=attributes, shape=integers)
-    sums = write.add(opcodes.ADD, local, write.broadcast(resharder.per_device_constant(offsets), integers))
+    sums = write.add(opcodes.ADD, local, write.broadcast(offset, integers))
     return write.convert(sums, shape.element_type)
 
 
@@ -105,9 +106,11 @@ class LocalOperation:
         bounds = [self._broadcast_along(indices, axis, bound) for bound in (low, high)]
         clamped = write.add(opcodes.CLAMP, bounds[0], indices, bounds[1])
         numbers = write.convert(clamped, index_type(*self.instruction.operands[0].shape.dimensions))
-        tiles = np.asarray([each.tiling or (0,) * self.resharder.devices for each in dimensions])
-        offsets = (tiles.T * [each.size for each in dimensions]).astype(numbers.shape.dtype)
-        own = self.resharder.per_device_constant(offsets if axis is not None else offsets[:, 0])
+        offsets = [
+            self.resharder.tile_offset(each.tiling, each.size, numbers.shape.element_type) for each in dimensions
+        ]
+        row = offsets[0].shape.with_dimensions([1])
+        own = offsets[0] if axis is None else concatenate(write, [write.reshape(one, row) for one in offsets], 0)
         return write.add(opcodes.SUBTRACT, numbers, write.broadcast(own, numbers.shape, [] if axis is None else [axis]))
 
     def are_local(self, indices: Instruction, axis: int | None, dimensions: Sequence[IndexedDimension]) -> Instruction:

@@ -6,6 +6,7 @@ depend on why an array is resharded, or on how the steps are chosen (`resharding
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from xlapy import opcodes
-from xlapy.base.element_types import PRED
+from xlapy.base.element_types import PRED, S32, PrimitiveType
 from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.attributes.replica_groups import GroupList
+from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
 from xlapy.opcodes.collectives import (
     AllGatherAttributes,
     AllReduceAttributes,
@@ -27,10 +28,11 @@ from xlapy.opcodes.collectives import (
     CollectivePermuteAttributes,
     ReduceScatterAttributes,
 )
+from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.movement import DynamicSliceAttributes
-from xlapy.passes.expand.blocks import reducer_computation
+from xlapy.passes.expand.blocks import compare, index_type, reducer_computation
 from xlapy.passes.rewrite import Writer
-from xlapy.spmd.array_sharding import ArraySharding, Tiling, tile_count
+from xlapy.spmd.array_sharding import ArraySharding
 from xlapy.spmd.resharding_plan import (
     AllGather,
     AllReduce,
@@ -43,6 +45,7 @@ from xlapy.spmd.resharding_plan import (
     ZeroOnOtherDevices,
     plan_resharding,
 )
+from xlapy.spmd.tiling import Tiling, tile_count
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class Resharder:
         self.write = write
         self.devices = devices
         self.channels = channels
+        self._offsets: dict[tuple[Tiling | None, int, PrimitiveType], Instruction] = {}
         self._resharded: dict[tuple[PartitionedArray, ArraySharding], PartitionedArray] = {}
 
     def reshard(self, value: PartitionedArray, target: ArraySharding) -> PartitionedArray:
@@ -147,18 +151,51 @@ class Resharder:
         return self.write.add(opcodes.DYNAMIC_UPDATE_SLICE, zeros, value, *self._tile_offsets(step.tiles, sizes))
 
     def _zero_on_other_devices(self, value: Instruction, step: ZeroOnOtherDevices) -> Instruction:
-        keeps = self.per_device_constant(np.asarray(step.keeps))
-        mask = self.write.broadcast(keeps, value.shape.with_element_type(PRED))
+        mask = self.write.broadcast(self.is_on_first_tile(step.tiling), value.shape.with_element_type(PRED))
         return self.write.add(opcodes.SELECT, mask, value, self.write.splat(0, value.shape))
 
     def _tile_offsets(self, tiles: Sequence[Tiling | None], sizes: Sequence[int]) -> list[Instruction]:
         """Returns the offset of this device's tile in each dimension; 0 in a dimension that is not split."""
-        return [
-            self.per_device_constant(np.asarray(tiling or [0], np.int32) * np.int32(size))
-            for tiling, size in zip(tiles, sizes, strict=True)
-        ]
+        of_largest = index_type(*[tile_count(tiling) * size for tiling, size in zip(tiles, sizes, strict=True)])
+        return [self.tile_offset(tiling, size, of_largest) for tiling, size in zip(tiles, sizes, strict=True)]
 
     # -- values that differ from device to device
+
+    def tile_index(self, tiling: Tiling | None) -> Instruction:
+        """Returns the index of this device's tile, an s32."""
+        return self.tile_offset(tiling, 1, S32)
+
+    def tile_offset(self, tiling: Tiling | None, size: int, element_type: PrimitiveType) -> Instruction:
+        """Returns the index of this device's tile times the size of a tile. It is 0 without a tiling.
+
+        element_type: the type of the result, a signed integer that holds the size of all tiles.
+        """
+        key = (tiling, size, element_type)
+        if key not in self._offsets:
+            self._offsets[key] = self._tile_offset(tiling, size, element_type)
+        return self._offsets[key]
+
+    def _tile_offset(self, tiling: Tiling | None, size: int, element_type: PrimitiveType) -> Instruction:
+        write, scalar = self.write, Shape.array(element_type, ())
+        if tiling is None:
+            return write.splat(0, scalar)
+        if tiling.numbers is not None:
+            dtype = scalar.dtype.type
+            return self.per_device_constant(np.asarray(tiling.numbers, dtype) * dtype(size))
+        device = write.convert(self.partition_id(), element_type)
+        weight, terms = size, list[Instruction]()
+        for stride, count in reversed(tiling.digits):
+            digit = device if stride == 1 else write.add(opcodes.DIVIDE, device, write.splat(stride, scalar))
+            if stride * count < tiling.devices:
+                digit = write.add(opcodes.REMAINDER, digit, write.splat(count, scalar))
+            terms.append(digit if weight == 1 else write.add(opcodes.MULTIPLY, digit, write.splat(weight, scalar)))
+            weight *= count
+        return functools.reduce(functools.partial(write.add, opcodes.ADD), terms)
+
+    def is_on_first_tile(self, tiling: Tiling | None) -> Instruction:
+        """Returns whether this device holds tile 0, a pred."""
+        index = self.tile_index(tiling)
+        return compare(self.write, index, self.write.splat(0, index.shape), ComparisonDirection.EQ)
 
     def per_device_constant(self, values: np.ndarray[Any, Any]) -> Instruction:
         """Returns `values[d]` on device d: a row of a table, or a plain constant if all rows are equal."""
@@ -178,18 +215,18 @@ class Resharder:
 
     # -- collectives of others
 
-    def all_reduce(self, value: Instruction, combine: Computation, groups: GroupList) -> Instruction:
+    def all_reduce(self, value: Instruction, combine: Computation, groups: ReplicaGroups) -> Instruction:
         """Combines the local arrays of the members of each group by a reducer."""
         attributes = AllReduceAttributes.make(
             channel_id=next(self.channels), replica_groups=groups, use_global_device_ids=True
         )
         return self.write.add(opcodes.ALL_REDUCE, value, attributes=attributes, computations=[combine])
 
-    def broadcast_from_first(self, groups: GroupList, values: Sequence[Instruction]) -> list[Instruction]:
+    def broadcast_from_first(self, groups: ReplicaGroups, values: Sequence[Instruction]) -> list[Instruction]:
         """Sends the arrays of the first device of each group to the others; tokens are returned as they are."""
         return [self._broadcast_one(value, groups) if value.shape.is_array else value for value in values]
 
-    def _broadcast_one(self, value: Instruction, groups: GroupList) -> Instruction:
+    def _broadcast_one(self, value: Instruction, groups: ReplicaGroups) -> Instruction:
         attributes = CollectiveBroadcastAttributes.make(channel_id=next(self.channels), replica_groups=groups)
         return self.write.add(opcodes.COLLECTIVE_BROADCAST, value, attributes=attributes)
 

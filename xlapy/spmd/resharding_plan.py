@@ -16,18 +16,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xlapy.base.shape import Ints, Shape
-from xlapy.opcodes.attributes.replica_groups import GroupList
-from xlapy.spmd.array_sharding import (
-    ArraySharding,
+from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
+from xlapy.spmd.array_sharding import ArraySharding, local_shape
+from xlapy.spmd.tiling import (
     Tiling,
     are_independent,
     coarsened,
     combined_tiling,
     is_determined_by,
-    local_shape,
     minor_tiling,
     refines,
     replica_groups_along,
+    rest_of_tiling,
     tile_count,
 )
 
@@ -47,7 +47,7 @@ class Step:
 class GroupStep(Step):
     """A collective within replica groups."""
 
-    groups: GroupList
+    groups: ReplicaGroups
 
     @property
     def group_size(self) -> int:
@@ -95,9 +95,18 @@ class AllToAll(GroupStep):
 
 @dataclass(frozen=True)
 class CollectivePermute(Step):
-    """Each device sends its tile to another one. pairs: source and target devices."""
+    """Each device sends its tile to another one.
 
-    pairs: tuple[Ints, ...]
+    before, wanted: the tilings that identify what each device holds before the step and after it.
+    """
+
+    before: tuple[Tiling, ...]
+    wanted: tuple[Tiling, ...]
+
+    @property
+    def pairs(self) -> tuple[Ints, ...]:
+        """The source and target devices."""
+        return _source_target_pairs(self.before, self.wanted)
 
     def bytes_per_local_byte(self) -> float:
         return 1.0
@@ -122,9 +131,9 @@ class PadWithZeros(Step):
 
 @dataclass(frozen=True)
 class ZeroOnOtherDevices(Step):
-    """Some devices keep their local array, the others replace it by zeros. keeps: whether each device keeps it."""
+    """Devices on tile 0 of a tiling keep their local array, the others replace it by zeros."""
 
-    keeps: tuple[bool, ...]
+    tiling: Tiling
 
 
 def plan_resharding(source: ArraySharding, target: ArraySharding, manual_axes: Sequence[Tiling] = ()) -> list[Step]:
@@ -174,7 +183,7 @@ class _ReshardingPlanner:
             if old != new:
                 yield dimension, old, new
 
-    def _groups(self, tiling: Tiling, after: ArraySharding) -> GroupList:
+    def _groups(self, tiling: Tiling, after: ArraySharding) -> ReplicaGroups:
         """Returns the groups of devices that differ in a tiling only, given the sharding after the step."""
         return replica_groups_along(tiling, [*after.all_tilings, *self.manual_axes])
 
@@ -211,12 +220,9 @@ class _ReshardingPlanner:
         wanted = self.target.partial_sums
         if wanted is None or wanted == self.current.partial_sums:
             return
-        coordinates = self._coordinates(self.current) or [()] * len(wanted)
-        least: dict[Ints, int] = {}
-        for place, number in zip(coordinates, wanted, strict=True):
-            least[place] = min(number, least.get(place, number))
-        keeps = tuple([least[place] == number for place, number in zip(coordinates, wanted, strict=True)])
-        yield ZeroOnOtherDevices(self.target, keeps)
+        rest = rest_of_tiling(wanted, self._contents(self.current))
+        if rest is not None:
+            yield ZeroOnOtherDevices(self.target, rest)
 
     # -- tiles
 
@@ -228,14 +234,11 @@ class _ReshardingPlanner:
         tilings = tuple([coarsened(new, tile_count(old)) for old, new in pairs])
         after = ArraySharding(tilings, self.current.partial_sums)
         if after != self.current and are_independent([*after.all_tilings, *self.manual_axes]):
-            yield CollectivePermute(
-                after, _source_target_pairs(self._coordinates(self.current), self._coordinates(after))
-            )
+            yield CollectivePermute(after, self._contents(self.current), self._contents(after))
 
-    def _coordinates(self, sharding: ArraySharding) -> list[Ints]:
-        """Returns what identifies the contents of each device; an empty list if all devices hold the same."""
-        tilings = [tiling for tiling in (*sharding.all_tilings, *self.manual_axes) if tiling is not None]
-        return list(zip(*tilings, strict=True))
+    def _contents(self, sharding: ArraySharding) -> tuple[Tiling, ...]:
+        """Returns the tilings that identify what each device holds."""
+        return tuple([tiling for tiling in (*sharding.all_tilings, *self.manual_axes) if tiling is not None])
 
     def _slice_independent(self) -> Iterator[Step]:
         """Slices dimensions whose new tiling refines the old one and is independent of the other dimensions'."""
@@ -285,15 +288,16 @@ class _ReshardingPlanner:
             yield AllGather(current, self._groups(minor_tiling(old, left), current), dimension)
 
 
-def _source_target_pairs(before: Iterable[Ints], after: Iterable[Ints]) -> tuple[Ints, ...]:
-    """Returns the pairs of a permutation after which each device holds the contents of its coordinates in `after`.
+def _source_target_pairs(before: Iterable[Tiling], after: Iterable[Tiling]) -> tuple[Ints, ...]:
+    """Returns the pairs of a permutation after which each device holds what the tilings in `after` identify.
 
-    A device that holds them already is paired with itself.
+    A device that holds that already is paired with itself.
     """
     sources: dict[Ints, list[int]] = defaultdict(list)
     targets: dict[Ints, list[int]] = defaultdict(list)
     kept: list[Ints] = []
-    for device, (old, new) in enumerate(zip(before, after, strict=True)):
+    contents = [list(zip(*[tiling.tile_of_each_device() for tiling in some], strict=True)) for some in (before, after)]
+    for device, (old, new) in enumerate(zip(*contents, strict=True)):
         if old == new:
             kept.append((device, device))
             continue

@@ -15,45 +15,52 @@ depend on how arrays are distributed.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from typing import TypeAlias
-
-import numpy as np
+from dataclasses import dataclass
 
 from xlapy import opcodes
 from xlapy.analysis.effects import draws_random_numbers
-from xlapy.base.shape import Ints, Shape
+from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.named_sharding import NamedForm
 from xlapy.hlo.sharding import Sharding, ShardingKind
-from xlapy.opcodes.attributes.replica_groups import GroupList
+from xlapy.opcodes.attributes.replica_groups import GroupList, ReplicaGroups
 from xlapy.opcodes.registry import Effect
 from xlapy.passes.expand.blocks import new_computation
 from xlapy.passes.rewrite import Writer
 from xlapy.passes.signature import leaves_of, nest_leaves
 from xlapy.spmd.manual_regions import ManualAxes
 from xlapy.spmd.resharding import Resharder
-
-DeviceGroups: TypeAlias = tuple[Ints, ...]
-"""Groups of devices. The first device of each group executes an instruction for all of its group."""
+from xlapy.spmd.tiling import Tiling, each_device, replica_groups_along, rest_of_tiling, tiling_of_numbers
 
 
-def groups_of_executions(instruction: Instruction, devices: int, manual_axes: ManualAxes) -> DeviceGroups | None:
-    """Returns the groups of devices for which an instruction runs once; None if each device executes it for itself.
+@dataclass(frozen=True)
+class Executions:
+    """Which devices execute an instruction: the first of each group, for all of its group.
+
+    runs_here: devices on tile 0 of this tiling are the first of their groups.
+    """
+
+    groups: ReplicaGroups
+    runs_here: Tiling | None
+
+
+def executions_of(instruction: Instruction, devices: int, manual_axes: ManualAxes) -> Executions | None:
+    """Returns the devices for which an instruction runs once; None if each device executes it for itself.
 
     manual_axes: those of the region that the instruction is in.
     """
     if not manual_axes and (device := _maximal_device(instruction)) is not None:
-        return ((device, *[other for other in range(devices) if other != device]),)
+        others = [other for other in range(devices) if other != device]
+        runs_here = tiling_of_numbers([int(other != device) for other in range(devices)])
+        return Executions(GroupList(((device, *others),)), runs_here)
     if is_deterministic(instruction) or _first_sharding(instruction).kind is ShardingKind.MANUAL:
         return None
-    by_coordinates: dict[Ints, list[int]] = defaultdict(list)
-    for device in range(devices):
-        by_coordinates[tuple([axis[device] for axis in manual_axes])].append(device)
-    return None if len(by_coordinates) == devices else tuple(map(tuple, by_coordinates.values()))
+    every = each_device(devices)
+    rest = rest_of_tiling(every, manual_axes)
+    return None if rest is None or every is None else Executions(replica_groups_along(every, manual_axes), rest)
 
 
 def is_deterministic(instruction: Instruction) -> bool:
@@ -81,7 +88,7 @@ def _maximal_device(instruction: Instruction) -> int | None:
 
 
 def run_once(
-    resharder: Resharder, instruction: Instruction, operands: Sequence[Instruction], groups: DeviceGroups
+    resharder: Resharder, instruction: Instruction, operands: Sequence[Instruction], executions: Executions
 ) -> list[Instruction]:
     """Writes an instruction that the first device of each group runs; returns the leaves of its result on all devices.
 
@@ -89,14 +96,13 @@ def run_once(
     """
     write = resharder.write
     argument = write.add(opcodes.TUPLE, *operands)
-    runners = [group[0] for group in groups]
-    runs_here = resharder.per_device_constant(np.isin(np.arange(resharder.devices), runners))
+    runs_here = resharder.is_on_first_tile(executions.runs_here)
     branches = [
         _instruction_branch(write, instruction, argument.shape),
         _zeros_branch(write, instruction, argument.shape),
     ]
     result = write.add(opcodes.CONDITIONAL, runs_here, argument, argument, computations=branches)
-    return resharder.broadcast_from_first(GroupList(groups), leaves_of(write, result))
+    return resharder.broadcast_from_first(executions.groups, leaves_of(write, result))
 
 
 def _instruction_branch(write: Writer, instruction: Instruction, argument: Shape) -> Computation:
