@@ -32,7 +32,15 @@ from xlapy.opcodes.attributes.codecs import (
     attribute,
     attributes,
 )
-from xlapy.opcodes.attributes.replica_groups import ALL_REPLICAS, REPLICA_GROUPS, GroupMode, ReplicaGroups, group_mode
+from xlapy.opcodes.attributes.mesh import MAX_DEVICES
+from xlapy.opcodes.attributes.replica_groups import (
+    ALL_REPLICAS,
+    REPLICA_GROUPS,
+    GroupMode,
+    IotaGroups,
+    ReplicaGroups,
+    group_mode,
+)
 from xlapy.opcodes.registry import (
     AsyncRole,
     CalledComputationSlot,
@@ -95,6 +103,8 @@ def _effect(attrs: Any) -> Effect:
 
 def _check_groups(name: str, groups: ReplicaGroups, mode: GroupMode, uniform: bool = True) -> None:
     """Requires that groups contain each id from 0 on exactly once, and have one size if `uniform`."""
+    if isinstance(groups, IotaGroups) and groups.iota.size <= MAX_DEVICES:
+        return  # an iota has each id once
     rows = groups.groups
     if not rows:
         if mode is GroupMode.FLATTENED_ID:
