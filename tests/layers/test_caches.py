@@ -49,6 +49,7 @@ HARMLESS: dict[str, str] = dict.fromkeys(
         "spmd.tiling._major_and_minor",
         "spmd.tiling._replica_groups_along",
         "spmd.tiling._rest_of_tiling",
+        "spmd.time_model._resharding_seconds",
         "stablehlo.text.print_types.type_text",
         "stablehlo.importing.core.types._known_shape",
         "stablehlo.text.print_types.type_text",

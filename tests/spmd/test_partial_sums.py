@@ -16,8 +16,9 @@ from xlapy.hlo.sharding import Sharding
 from xlapy.hlo.verify import verify
 from xlapy.spmd import EntryShardings, partition
 from xlapy.spmd.array_sharding import ArraySharding, array_sharding_of, hlo_sharding_of, tile_count
-from xlapy.spmd.resharding_plan import bytes_received, plan_resharding
+from xlapy.spmd.resharding_plan import plan_resharding
 from xlapy.spmd.tiling import Tiling
+from xlapy.spmd.time_model import BANDWIDTH, RATES, START_SECONDS, resharding_seconds
 
 HALVES = Tiling(4, ((2, 2),))
 MESH = "mesh['x'=2,'y'=2]"
@@ -265,12 +266,22 @@ def test_partial_sums_survive_translation_to_hlo_shardings() -> None:
     )
 
 
-def test_bytes_received_by_resharding() -> None:
-    shape = xla.Shape.parse("f32[8,8]")
-    sums, rows = ArraySharding((None, None), HALVES), ArraySharding((HALVES, None))
+def test_time_of_resharding() -> None:
+    """Less data takes less time, a collective takes some time however small, and equal shardings take none."""
+    large, small = xla.Shape.parse("f32[8192,8192]"), xla.Shape.parse("f32[8,8]")
+    sums, rows, columns = (
+        ArraySharding((None, None), HALVES),
+        ArraySharding((HALVES, None)),
+        ArraySharding((None, HALVES)),
+    )
+    whole = ArraySharding((None, None))
     assert [type(step).__name__ for step in plan_resharding(sums, rows)] == ["ReduceScatter"]
-    assert bytes_received(shape, sums, rows) == 128  # half of 256 bytes
-    assert bytes_received(shape, sums, ArraySharding((None, None))) == 256
-    assert bytes_received(shape, rows, ArraySharding((None, None))) == 128
-    assert bytes_received(shape, rows, ArraySharding((None, HALVES))) == 64
-    assert bytes_received(shape, rows, rows) == 0
+    seconds = [
+        resharding_seconds(large, *pair) for pair in ((rows, columns), (rows, whole), (sums, rows), (sums, whole))
+    ]
+    assert seconds == sorted(seconds)
+    assert resharding_seconds(large, sums, whole) == pytest.approx(
+        START_SECONDS + large.byte_size / BANDWIDTH + 2 * large.byte_size / RATES.bytes_accessed * 1e-6
+    )
+    assert START_SECONDS < resharding_seconds(small, rows, columns) < 1.1 * START_SECONDS
+    assert resharding_seconds(large, rows, rows) == 0

@@ -101,6 +101,9 @@ OPERATIONS = {
                         "sharding={s}", WHOLE, "all-reduce"),
     "dot of tiles": (BOTH, "ROOT r = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
                         "sharding={s}", BOTH, "all-gather"),
+    "copy and bitcast-convert":
+        (BOTH, "y = u32[8,8] bitcast-convert(x)\nz = u32[8,8] copy(y)\nv = u16[8,8,2] bitcast-convert(z)\n"
+               "w = u32[8,8] bitcast-convert(v)\nROOT r = f32[8,8] bitcast-convert(w), sharding={s}", BOTH, ""),
     "sum": (ROWS, "z = f32[] constant(0)\ny = f32[8] reduce(x, z), dimensions={0}, to_apply=sum\n"
             "ROOT r = f32[8,8] broadcast(y), dimensions={0}, sharding={s}", WHOLE, "all-reduce"),
     "sum with another initial value":
@@ -141,7 +144,7 @@ OPERATIONS = {
     "gather from split rows to rows": (ROWS, "i = u8[8] constant({3,1,255,1,5,2,6,7})\n"
                               "ROOT r = f32[8,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, "
                               "start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}, sharding={s}", ROWS,
-                              "all-gather"),
+                              "reduce-scatter"),
     "gather of elements": (BOTH, "i = s64[8,8,2] constant({...})\n"
                            "ROOT r = f32[8,8] gather(x, i), offset_dims={}, collapsed_slice_dims={0,1}, "
                            "start_index_map={1,0}, index_vector_dim=2, slice_sizes={1,1}, sharding={s}", WHOLE,
@@ -197,6 +200,19 @@ def test_dot_of_many_dimensions() -> None:
         ROOT r = f32[4,6,2] dot(a, b), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
           rhs_contracting_dims={1}, sharding={devices=[2,1,1,2]<=[4] last_tile_dim_replicate} }"""
     check(text, "all-reduce")
+
+
+def test_a_dot_keeps_neither_all_that_is_requested_nor_all_that_is_given() -> None:
+    """The contracted dimension stays split as it is, the columns are split as requested, and rows are gathered.
+
+    Then less is sent than if the operands were gathered along the contracted dimension, or kept as they are.
+    """
+    text = """HloModule m
+      ENTRY e { a = f32[16,16] parameter(0), sharding={devices=[2,2]<=[2,2]T(1,0)}
+        b = f32[16,16] parameter(1), sharding={devices=[2,2]<=[2,2]T(1,0)}
+        ROOT r = f32[16,16] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1},
+          sharding={devices=[2,2]<=[4]} }"""
+    check(text, "all-gather reduce-scatter")
 
 
 def test_convolutions_are_split_along_batch_and_features() -> None:

@@ -1,4 +1,4 @@
-"""Plans how an array gets from one sharding to another: the steps, the devices that take part, the bytes they receive.
+"""Plans how an array gets from one sharding to another: the steps and the devices that take part.
 
 A plan reduces partial sums, permutes tiles between devices, slices what each device already holds, exchanges tiles of
 one dimension for tiles of another, gathers, and slices the rest. The steps come in this order so that little is
@@ -15,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from xlapy.base.shape import Ints, Shape
+from xlapy.base.shape import Ints
 from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
-from xlapy.spmd.array_sharding import ArraySharding, local_shape
+from xlapy.spmd.array_sharding import ArraySharding
 from xlapy.spmd.tiling import (
     Tiling,
     are_independent,
@@ -38,10 +38,6 @@ class Step:
 
     after: ArraySharding
 
-    def bytes_per_local_byte(self) -> float:
-        """Returns the number of bytes that a device receives per byte of the array that it holds before the step."""
-        return 0.0
-
 
 @dataclass(frozen=True)
 class GroupStep(Step):
@@ -58,18 +54,12 @@ class GroupStep(Step):
 class AllReduce(GroupStep):
     """An all-reduce that adds partial sums."""
 
-    def bytes_per_local_byte(self) -> float:
-        return 2 * (self.group_size - 1) / self.group_size
-
 
 @dataclass(frozen=True)
 class ReduceScatter(GroupStep):
     """A reduce-scatter that adds partial sums and splits a dimension."""
 
     dimension: int
-
-    def bytes_per_local_byte(self) -> float:
-        return (self.group_size - 1) / self.group_size
 
 
 @dataclass(frozen=True)
@@ -78,9 +68,6 @@ class AllGather(GroupStep):
 
     dimension: int
 
-    def bytes_per_local_byte(self) -> float:
-        return self.group_size - 1
-
 
 @dataclass(frozen=True)
 class AllToAll(GroupStep):
@@ -88,9 +75,6 @@ class AllToAll(GroupStep):
 
     split_dimension: int
     concat_dimension: int
-
-    def bytes_per_local_byte(self) -> float:
-        return (self.group_size - 1) / self.group_size
 
 
 @dataclass(frozen=True)
@@ -107,9 +91,6 @@ class CollectivePermute(Step):
     def pairs(self) -> tuple[Ints, ...]:
         """The source and target devices."""
         return _source_target_pairs(self.before, self.wanted)
-
-    def bytes_per_local_byte(self) -> float:
-        return 1.0
 
 
 @dataclass(frozen=True)
@@ -139,17 +120,6 @@ class ZeroOnOtherDevices(Step):
 def plan_resharding(source: ArraySharding, target: ArraySharding, manual_axes: Sequence[Tiling] = ()) -> list[Step]:
     """Returns the steps from one sharding to another; none if they are equal."""
     return [] if source == target else _ReshardingPlanner(source, target, manual_axes).steps()
-
-
-def bytes_received(
-    shape: Shape, source: ArraySharding, target: ArraySharding, manual_axes: Sequence[Tiling] = ()
-) -> float:
-    """Returns how many bytes each device receives while an array is resharded."""
-    total, current = 0.0, source
-    for step in plan_resharding(source, target, manual_axes):
-        total += step.bytes_per_local_byte() * local_shape(shape, current).byte_size
-        current = step.after
-    return total
 
 
 class _ReshardingPlanner:

@@ -83,6 +83,18 @@ def _elementwise(instruction: Instruction) -> Iterator[Factor]:
         yield Factor(tuple([dimension if o.shape.rank == rank else None for o in instruction.operands]), (dimension,))
 
 
+@_rule(opcodes.COPY, opcodes.MAP)
+def _elements(instruction: Instruction) -> Iterator[Factor]:
+    return _elementwise(instruction)
+
+
+@_rule(opcodes.BITCAST_CONVERT)
+def _bitcast_convert(instruction: Instruction) -> Iterator[Factor]:
+    """Yields the dimensions that both have; types of different sizes have one more for the parts of an element."""
+    for dimension in range(min(instruction.shape.rank, instruction.operands[0].shape.rank)):
+        yield Factor((dimension,), (dimension,))
+
+
 # -- movement
 
 

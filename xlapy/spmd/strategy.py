@@ -1,19 +1,22 @@
 """Chooses the sharding strategy of an operation: which of its factors are split, and over which devices.
 
-There are two candidates. One follows what the sharding of the result requests, the other one how the operands are
-distributed already, partial sums included. If both split the work over equally many devices, the one that
-communicates less is taken.
+The first two candidates follow what the sharding of the result requests, and how the operands are distributed already,
+partial sums included. If they differ, all combinations of the tilings of operands and results are candidates, and the
+one that takes the least time is chosen (`time_model.py`): to reshard the operands, to compute, and to reshard the
+results as requested.
 
 Responsible for that choice. Does not depend on how instructions are written.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xlapy import opcodes
+from xlapy.analysis.cost import array_bytes
 from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.spmd.array_sharding import (
@@ -22,15 +25,20 @@ from xlapy.spmd.array_sharding import (
     are_independent,
     combined_tiling,
     divides_evenly,
+    local_shape,
     replicated,
     tile_count,
 )
 from xlapy.spmd.partial_sums import partial_sum_operands, produces_partial_sums
 from xlapy.spmd.resharding import PartitionedArray
-from xlapy.spmd.resharding_plan import bytes_received
 from xlapy.spmd.sharding_rules import Factor
+from xlapy.spmd.time_model import all_reduce_seconds, operation_seconds, resharding_seconds
 
 FactorTilings = dict[Factor, Tiling]
+
+MAX_CANDIDATES = 256
+"""The largest number of combinations of tilings that are compared. Operations with more factors and different tilings
+than that are rare; the combinations beyond are those with fewer and smaller tilings."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +73,7 @@ def choose_strategy(
     requested: the sharding of each result that the program requests, None without one. kept_partial_sums: the partial
     sums of operands that the result is to keep, if the operation is linear.
     """
-    chooser = _StrategyChooser(instruction, factors, requested, operands, kept_partial_sums)
-    by_request, by_operands = chooser.strategy(requested_first=True), chooser.strategy(requested_first=False)
-    if by_operands.factor_tilings == by_request.factor_tilings or _parallelism(by_operands) < _parallelism(by_request):
-        return by_request
-    return by_operands if chooser.cost(by_operands) < chooser.cost(by_request) else by_request
-
-
-def _parallelism(strategy: Strategy) -> int:
-    """Returns the number of different local operations that the work is divided into."""
-    return math.prod(map(tile_count, strategy.factor_tilings.values()))
+    return _StrategyChooser(instruction, factors, requested, operands, kept_partial_sums).chosen()
 
 
 class _StrategyChooser:
@@ -108,6 +107,42 @@ class _StrategyChooser:
                 return jointly
         return ()
 
+    def chosen(self) -> Strategy:
+        """Returns the candidate that takes the least time; of equals, the first."""
+        by_request, by_operands = self.strategy(requested_first=True), self.strategy(requested_first=False)
+        if by_operands.factor_tilings == by_request.factor_tilings:
+            return by_request
+        candidates = [by_request, by_operands, *map(self._strategy_of, self._combinations())]
+        return min(candidates, key=self.seconds)
+
+    def _combinations(self) -> Iterator[FactorTilings]:
+        """Yields combinations of tilings of factors, at most `MAX_CANDIDATES`; larger tilings first."""
+        options = [(factor, self._options(factor)) for factor in self.factors]
+        split = [(factor, tilings) for factor, tilings in options if tilings]
+
+        def extended(chosen: FactorTilings, number: int) -> Iterator[FactorTilings]:
+            if number == len(split):
+                yield chosen
+                return
+            factor, tilings = split[number]
+            others = [*chosen.values(), self.kept_partial_sums, *self.manual_axes]
+            for tiling in tilings:
+                if are_independent([tiling, *others]):
+                    yield from extended({**chosen, factor: tiling}, number + 1)
+            yield from extended(chosen, number + 1)
+
+        return itertools.islice(extended({}, 0), MAX_CANDIDATES)
+
+    def _options(self, factor: Factor) -> list[Tiling]:
+        """Returns the different tilings of a factor that its operands and results suggest."""
+        suggested = [*self._requested_tilings(factor), *self._operand_tilings(factor)]
+        sizes = self._sizes(factor)
+        return [
+            tiling
+            for tiling in dict.fromkeys(suggested)
+            if tiling and all(divides_evenly(size, tiling) for size in sizes)
+        ]
+
     def strategy(self, requested_first: bool) -> Strategy:
         """Returns the candidate that follows the requested shardings first, or the operands' shardings first."""
         chosen: FactorTilings = {}
@@ -134,16 +169,20 @@ class _StrategyChooser:
 
     def _choose(self, factor: Factor, candidates: Sequence[Tiling | None], chosen: FactorTilings) -> None:
         """Splits a factor by the first candidate that divides its dimensions evenly and is independent of the rest."""
-        pairs = [
-            *zip(self.operand_shapes, factor.operands, strict=True),
-            *zip(self.result_shapes, factor.results, strict=True),
-        ]
-        sizes = [shape.dimensions[d] for shape, d in pairs if d is not None]
+        sizes = self._sizes(factor)
         others = [*chosen.values(), self.kept_partial_sums, *self.manual_axes]
         for tiling in candidates:
             if tiling and all(divides_evenly(size, tiling) for size in sizes) and are_independent([tiling, *others]):
                 chosen[factor] = tiling
                 return
+
+    def _sizes(self, factor: Factor) -> list[int]:
+        """Returns the sizes of the dimensions of a factor."""
+        pairs = [
+            *zip(self.operand_shapes, factor.operands, strict=True),
+            *zip(self.result_shapes, factor.results, strict=True),
+        ]
+        return [shape.dimensions[d] for shape, d in pairs if d is not None]
 
     def _strategy_of(self, chosen: FactorTilings) -> Strategy:
         reductions = [factor for factor in chosen if factor.is_reduction]
@@ -169,15 +208,18 @@ class _StrategyChooser:
             () if leaves_partial_sums else tuple(reductions),
         )
 
-    def cost(self, strategy: Strategy) -> float:
-        """Returns the bytes that a device receives to reshard the operands, and the results as requested."""
-        total = sum(
-            bytes_received(shape, operand.sharding, target, operand.manual_axes)
-            for shape, operand, target in zip(self.operand_shapes, self.operands, strategy.operands, strict=True)
-        )
+    def seconds(self, strategy: Strategy) -> float:
+        """Returns the time to reshard the operands, to compute, and to reshard the results as requested."""
+        parts = math.prod(map(tile_count, strategy.factor_tilings.values()))
+        total = operation_seconds(self.instruction, strategy.operands, strategy.results, parts)
+        for shape, operand, target in zip(self.operand_shapes, self.operands, strategy.operands, strict=True):
+            total += resharding_seconds(shape, operand.sharding, target, operand.manual_axes)
         for leaf, result, requested in zip(self.result_shapes, strategy.results, self.requested, strict=True):
-            total += bytes_received(leaf, result, requested or result.with_partial_sums(None), self.manual_axes)
-            total += sum(2 * leaf.byte_size for _ in strategy.all_reduced)
+            target = requested or result.with_partial_sums(None)
+            total += resharding_seconds(leaf, result, target, self.manual_axes)
+            for factor in strategy.all_reduced:
+                members = tile_count(strategy.factor_tilings[factor])
+                total += all_reduce_seconds(array_bytes(local_shape(leaf, result)), members)
         return total
 
 

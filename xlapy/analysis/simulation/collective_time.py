@@ -53,6 +53,11 @@ def group_seconds(kind: CollectiveKind, size: float, group: Sequence[int], topol
     return total
 
 
+def level_seconds(kind: CollectiveKind, size: float, level: Level, members: int) -> float:
+    """Returns the seconds of a collective among members that are all units of one level; `size` as above."""
+    return _level_seconds(kind, size, level, members, 1, members)
+
+
 def permute_seconds(size: float, pairs: Sequence[tuple[int, int]], topology: Topology) -> float:
     """Returns the seconds until every device has sent `size` bytes to its target; the slowest pair decides."""
     crossed = {topology.level_between(source, target) for source, target in pairs} - {-1}
