@@ -153,7 +153,7 @@ OPERATIONS = {
         (ROWS, "i = s32[4,1] constant({{3},{1},{-1},{8}})\ny = f32[4,8] slice(x), slice={[0:4],[0:8]}, "
                        "sharding={replicated}\nROOT r = f32[8,8] scatter(x, i, y), update_window_dims={1}, "
                        "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, "
-                       "sharding={s}", ROWS, "all-gather"),
+                       "sharding={s}", ROWS, "all-gather collective-permute"),
     "scatter of elements": (BOTH, "i = u64[3,2] constant({{3,0},{9223372036854775808,1},{7,7}})\n"
                             "y = f32[3] constant({1,2,3})\nROOT r = f32[8,8] scatter(x, i, y), "
                             "update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={0,1}, "
@@ -176,7 +176,7 @@ OPERATIONS = {
     "reduce-window": (COLUMNS, "z = f32[] constant(0)\nROOT r = f32[8,8] reduce-window(x, z), "
                 "window={size=3x1 pad=1_1x0_0}, to_apply=sum, sharding={s}", COLUMNS, ""),
     "reduce-window along the split dimension": (ROWS, "z = f32[] constant(0)\nROOT r = f32[8,8] reduce-window(x, z), "
-                       "window={size=3x1 pad=1_1x0_0}, to_apply=sum, sharding={s}", ROWS, "all-gather"),
+                       "window={size=3x1 pad=1_1x0_0}, to_apply=sum, sharding={s}", ROWS, "collective-permute"),
     "slice of uneven size": (ROWS, "y = f32[3,8] slice(x), slice={[0:3],[0:8]}, sharding={s}\nz = f32[] constant(1)\n"
                "ROOT r = f32[8,8] pad(y, z), padding=0_5x0_0, sharding={s}", ROWS, "all-gather"),
     "sharding constraint":

@@ -46,6 +46,7 @@ from xlapy.spmd.array_sharding import (
 )
 from xlapy.spmd.context import InspectSharding, PartitioningContext
 from xlapy.spmd.local_operations import LOCAL_OPERATION_RULES, LocalOperation, local_iota
+from xlapy.spmd.local_windows import LOCAL_WINDOW_RULES
 from xlapy.spmd.manual_regions import (
     FULL_TO_SHARD,
     SHARD_TO_FULL,
@@ -359,8 +360,11 @@ class _ComputationPartitioner:
         if instruction.op is opcodes.IOTA:
             return local_iota(self.resharder, instruction, shape, strategy.results[0])
         attributes = local_attributes(instruction, [operand.shape for operand in operands], shape)
-        local = LocalOperation(self.resharder, instruction, operands, attributes, shape, strategy.operands)
-        rule = LOCAL_OPERATION_RULES.get(instruction.op, LocalOperation.write)
+        local = LocalOperation(
+            self.resharder, instruction, operands, attributes, shape, strategy.operands, strategy.results, manual_axes
+        )
+        rules = LOCAL_WINDOW_RULES if instruction.op in LOCAL_WINDOW_RULES else LOCAL_OPERATION_RULES
+        rule = rules.get(instruction.op, LocalOperation.write)
         new = rule(local)
         for factor in strategy.all_reduced:
             others = [tiling for other, tiling in strategy.factor_tilings.items() if other is not factor]

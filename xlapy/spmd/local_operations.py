@@ -67,7 +67,8 @@ class LocalOperation:
     """The operation that each device executes for one operation on whole arrays.
 
     instruction: the operation on whole arrays. operands, attributes, shape: those of the local operation.
-    operand_shardings: the shardings of the operands.
+    operand_shardings, result_shardings: the shardings of the operands and of the results. manual_axes: those of the
+    region that the operation is in.
     """
 
     resharder: Resharder
@@ -76,12 +77,14 @@ class LocalOperation:
     attributes: Attributes
     shape: Shape
     operand_shardings: Sequence[ArraySharding]
+    result_shardings: Sequence[ArraySharding] = ()
+    manual_axes: Sequence[Tiling] = ()
 
-    def write(self, operands: Sequence[Instruction] | None = None) -> Instruction:
-        """Writes the local operation, on other operands if they are given."""
+    def write(self, operands: Sequence[Instruction] | None = None, attributes: Attributes | None = None) -> Instruction:
+        """Writes the local operation, on other operands and with other attributes if they are given."""
         chosen = self.operands if operands is None else operands
         clone = edit.clone_instruction(self.instruction, self.resharder.write.computation, chosen)
-        clone.attributes = self.attributes
+        clone.attributes = self.attributes if attributes is None else attributes
         clone.sharding = None
         edit.set_shape(clone, self.shape)
         return clone

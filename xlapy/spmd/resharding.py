@@ -209,6 +209,10 @@ class Resharder:
         picked = self.write.add(opcodes.DYNAMIC_SLICE, table, *starts, attributes=attributes, shape=row)
         return self.write.reshape(picked, row.with_dimensions(values.shape[1:]))
 
+    def per_tile_constant(self, tiling: Tiling, values: np.ndarray[Any, Any]) -> Instruction:
+        """Returns `values[tile]` on a device that holds that tile of a tiling."""
+        return self.per_device_constant(values[np.asarray(tiling.tile_of_each_device())])
+
     def partition_id(self) -> Instruction:
         """Returns the number of the device that executes the program."""
         return self.write.add(opcodes.PARTITION_ID)

@@ -19,7 +19,7 @@ from xlapy import opcodes
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.codecs import Attributes
-from xlapy.opcodes.attributes.dimensions import PaddingDimension, SliceRanges, WindowDimension
+from xlapy.opcodes.attributes.dimensions import PaddingDimension, SliceRanges
 from xlapy.opcodes.collectives import AllGatherAttributes, AllToAllAttributes, ReduceScatterAttributes
 from xlapy.opcodes.contraction import DotAttributes
 from xlapy.opcodes.convolution import ConvolutionAttributes
@@ -30,14 +30,21 @@ from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes, SliceA
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.spmd.partial_sums import is_reducible_in_parts, produces_partial_sums
+from xlapy.spmd.windows import reads_padding
 
 
 @dataclass(frozen=True)
 class Factor:
-    """Dimensions that are split alike: one of each operand and of each array of the result; None for no dimension."""
+    """Dimensions that are split alike: one of each operand and of each array of the result; None for no dimension.
+
+    exchanged: the numbers of operands of which a tile of the result needs elements of other tiles, too. groups: the
+    number of groups along which a grouped convolution is split, which the number of tiles must divide.
+    """
 
     operands: tuple[int | None, ...]
     results: tuple[int | None, ...]
+    exchanged: tuple[int, ...] = ()
+    groups: int = 0
 
     @property
     def is_reduction(self) -> bool:
@@ -134,7 +141,9 @@ def _outer_sizes(shape: Shape) -> Iterator[tuple[int, int]]:
 
 @_rule(opcodes.REVERSE)
 def _reverse(instruction: Instruction) -> Iterator[Factor]:
-    return _same_dimensions(instruction, _dimensions_except(instruction.shape, instruction.dimensions))
+    for dimension in range(instruction.shape.rank):
+        exchanged = (0,) if dimension in instruction.dimensions else ()
+        yield Factor((dimension,), (dimension,), exchanged)
 
 
 @_rule(opcodes.CONCATENATE)
@@ -144,21 +153,27 @@ def _concatenate(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.PAD)
 def _pad(instruction: Instruction) -> Iterator[Factor]:
-    padding = instruction.attributes_as(PadAttributes).padding.dimensions
-    return _same_dimensions(instruction, [d for d, each in enumerate(padding) if each == PaddingDimension(0, 0)])
+    for dimension, padding in enumerate(instruction.attributes_as(PadAttributes).padding.dimensions):
+        exchanged = () if padding == PaddingDimension(0, 0) else (0,)
+        yield Factor((dimension, None), (dimension,), exchanged)
 
 
-@_rule(opcodes.SLICE, opcodes.DYNAMIC_SLICE, opcodes.DYNAMIC_UPDATE_SLICE)
+@_rule(opcodes.SLICE)
 def _slice(instruction: Instruction) -> Iterator[Factor]:
+    sizes = zip(instruction.operands[0].shape.dimensions, instruction.shape.dimensions, strict=True)
+    for dimension, (before, after) in enumerate(sizes):
+        yield Factor((dimension,), (dimension,), () if before == after else (0,))
+
+
+@_rule(opcodes.DYNAMIC_SLICE, opcodes.DYNAMIC_UPDATE_SLICE)
+def _dynamic_slice(instruction: Instruction) -> Iterator[Factor]:
     """Yields the dimensions of which all elements are taken, or one element, from the device that holds it."""
-    if instruction.op is not opcodes.SLICE and instruction.operands[-1].shape.rank:
+    if instruction.operands[-1].shape.rank:
         return  # the start indices are one vector
     last = instruction.operands[1] if instruction.op is opcodes.DYNAMIC_UPDATE_SLICE else instruction
     sizes = list(zip(instruction.operands[0].shape.dimensions, last.shape.dimensions, strict=True))
     kept = [dimension for dimension, (before, after) in enumerate(sizes) if before == after]
     yield from _same_dimensions(instruction, kept)
-    if instruction.op is opcodes.SLICE:
-        return
     rest = (None,) * (len(instruction.operands) - 1)
     for dimension in [dimension for dimension, (before, after) in enumerate(sizes) if after == 1 != before]:
         if instruction.op is opcodes.DYNAMIC_UPDATE_SLICE:
@@ -191,13 +206,41 @@ def _dot(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.CONVOLUTION)
 def _convolution(instruction: Instruction) -> Iterator[Factor]:
+    yield from _convolution_features(instruction)
+    yield from _convolution_space(instruction)
+
+
+def _convolution_features(instruction: Instruction) -> Iterator[Factor]:
+    """Yields the batch and feature dimensions; those of grouped convolutions can be split between groups."""
     attributes = instruction.attributes_as(ConvolutionAttributes)
     labels = attributes.dim_labels
-    if attributes.batch_group_count == 1:
+    kernel_features, features = labels.kernel_output_feature_dimension, labels.output_feature_dimension
+    batch_groups, feature_groups = attributes.batch_group_count, attributes.feature_group_count
+    if batch_groups == 1:
         yield Factor((labels.input_batch_dimension, None), (labels.output_batch_dimension,))
-        if attributes.feature_group_count == 1:
-            yield Factor((None, labels.kernel_output_feature_dimension), (labels.output_feature_dimension,))
-            yield Factor((labels.input_feature_dimension, labels.kernel_input_feature_dimension), (None,))
+    else:
+        yield Factor((labels.input_batch_dimension, kernel_features), (features,), groups=batch_groups)
+    if feature_groups > 1:
+        yield Factor((labels.input_feature_dimension, kernel_features), (features,), groups=feature_groups)
+        return
+    if batch_groups == 1:
+        yield Factor((None, kernel_features), (features,))
+    yield Factor((labels.input_feature_dimension, labels.kernel_input_feature_dimension), (None,))
+
+
+def _convolution_space(instruction: Instruction) -> Iterator[Factor]:
+    """Yields the spatial dimensions: of the input and the result, or of the input and the kernel, which are contracted.
+
+    The latter are the large ones of gradients with respect to a kernel.
+    """
+    attributes = instruction.attributes_as(ConvolutionAttributes)
+    labels = attributes.dim_labels
+    for number, window in enumerate(attributes.window.dimensions):
+        dimension = labels.input_spatial_dimensions[number]
+        exchanged = () if window.is_identity else (0,)
+        yield Factor((dimension, None), (labels.output_spatial_dimensions[number],), exchanged)
+        if not window.is_identity:
+            yield Factor((dimension, labels.kernel_spatial_dimensions[number]), (None,), exchanged)
 
 
 @_rule(opcodes.REDUCE)
@@ -213,8 +256,14 @@ def _reduce(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.REDUCE_WINDOW)
 def _reduce_window(instruction: Instruction) -> Iterator[Factor]:
-    window = instruction.attributes_as(WindowAttributes).window.dimensions
-    return _same_dimensions(instruction, [d for d, each in enumerate(window) if each == WindowDimension(1)])
+    """Yields all dimensions; those with padding only if padding with the initial value does not change a result."""
+    count = len(instruction.operands) // 2
+    sizes = instruction.operands[0].shape.dimensions
+    for dimension, window in enumerate(instruction.attributes_as(WindowAttributes).window.dimensions):
+        needs_fill = window.base_dilation > 1 or reads_padding(window, sizes[dimension])
+        if window.is_identity or not needs_fill or is_reducible_in_parts(instruction):
+            exchanged = () if window.is_identity else tuple(range(count))
+            yield Factor((dimension,) * count + (None,) * count, (dimension,) * count, exchanged)
 
 
 @_rule(opcodes.SORT)

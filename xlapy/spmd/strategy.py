@@ -32,7 +32,8 @@ from xlapy.spmd.array_sharding import (
 from xlapy.spmd.partial_sums import partial_sum_operands, produces_partial_sums
 from xlapy.spmd.resharding import PartitionedArray
 from xlapy.spmd.sharding_rules import Factor
-from xlapy.spmd.time_model import all_reduce_seconds, operation_seconds, resharding_seconds
+from xlapy.spmd.time_model import all_reduce_seconds, exchange_seconds, operation_seconds, resharding_seconds
+from xlapy.spmd.windows import elements_exchanged
 
 FactorTilings = dict[Factor, Tiling]
 
@@ -126,7 +127,8 @@ class _StrategyChooser:
                 return
             factor, tilings = split[number]
             others = [*chosen.values(), self.kept_partial_sums, *self.manual_axes]
-            for tiling in tilings:
+            is_free = not any(_share_dimension(factor, other) for other in chosen)
+            for tiling in tilings if is_free else ():
                 if are_independent([tiling, *others]):
                     yield from extended({**chosen, factor: tiling}, number + 1)
             yield from extended(chosen, number + 1)
@@ -171,18 +173,20 @@ class _StrategyChooser:
         """Splits a factor by the first candidate that divides its dimensions evenly and is independent of the rest."""
         sizes = self._sizes(factor)
         others = [*chosen.values(), self.kept_partial_sums, *self.manual_axes]
+        if any(_share_dimension(factor, other) for other in chosen):
+            return
         for tiling in candidates:
             if tiling and all(divides_evenly(size, tiling) for size in sizes) and are_independent([tiling, *others]):
                 chosen[factor] = tiling
                 return
 
     def _sizes(self, factor: Factor) -> list[int]:
-        """Returns the sizes of the dimensions of a factor."""
+        """Returns what a tiling of a factor must divide: the sizes of its dimensions, and its number of groups."""
         pairs = [
             *zip(self.operand_shapes, factor.operands, strict=True),
             *zip(self.result_shapes, factor.results, strict=True),
         ]
-        return [shape.dimensions[d] for shape, d in pairs if d is not None]
+        return [factor.groups, *[shape.dimensions[d] for shape, d in pairs if d is not None]]
 
     def _strategy_of(self, chosen: FactorTilings) -> Strategy:
         reductions = [factor for factor in chosen if factor.is_reduction]
@@ -190,7 +194,14 @@ class _StrategyChooser:
         unreduced = [chosen[factor] for factor in reductions if leaves_partial_sums]
         partial_sums = combined_tiling([self.kept_partial_sums, *unreduced])
         operands = [
-            _sharding_with(shape, [(f.operands[number], tiling) for f, tiling in chosen.items()])
+            _sharding_with(
+                shape,
+                [
+                    (f.operands[number], tiling)
+                    for f, tiling in chosen.items()
+                    if not self._stays_whole(f, number, tiling)
+                ],
+            )
             for number, shape in enumerate(self.operand_shapes)
         ]
         for number in self.unreduced_operands:
@@ -208,6 +219,13 @@ class _StrategyChooser:
             () if leaves_partial_sums else tuple(reductions),
         )
 
+    def _stays_whole(self, factor: Factor, number: int, tiling: Tiling) -> bool:
+        """Returns whether each device takes what a tile needs from an operand of which it holds all tiles already."""
+        dimension, sharding = factor.operands[number], self.operands[number].sharding
+        if number not in factor.exchanged or dimension is None or sharding.tilings[dimension] is not None:
+            return False
+        return are_independent([tiling, *sharding.all_tilings])
+
     def seconds(self, strategy: Strategy) -> float:
         """Returns the time to reshard the operands, to compute, and to reshard the results as requested."""
         parts = math.prod(map(tile_count, strategy.factor_tilings.values()))
@@ -220,7 +238,24 @@ class _StrategyChooser:
             for factor in strategy.all_reduced:
                 members = tile_count(strategy.factor_tilings[factor])
                 total += all_reduce_seconds(array_bytes(local_shape(leaf, result)), members)
+        return total + sum(self._exchange_seconds(factor, strategy) for factor in strategy.factor_tilings)
+
+    def _exchange_seconds(self, factor: Factor, strategy: Strategy) -> float:
+        """Returns the time in which a device receives what its tile of a factor needs from other tiles."""
+        total, tiles = 0.0, tile_count(strategy.factor_tilings[factor])
+        for number in factor.exchanged:
+            dimension, shape = factor.operands[number], self.operand_shapes[number]
+            if dimension is not None and strategy.operands[number].tilings[dimension] is not None:
+                local = local_shape(shape, strategy.operands[number])
+                elements = elements_exchanged(self.instruction, factor.operands, factor.results, tiles)
+                total += exchange_seconds(array_bytes(local) / max(1, local.dimensions[dimension]) * elements)
         return total
+
+
+def _share_dimension(factor: Factor, other: Factor) -> bool:
+    """Returns whether two factors split the same dimension of an operand or of a result."""
+    pairs = zip((*factor.operands, *factor.results), (*other.operands, *other.results), strict=True)
+    return any(one is not None and one == another for one, another in pairs)
 
 
 def _sharding_with(shape: Shape, tilings: Sequence[tuple[int | None, Tiling]]) -> ArraySharding:

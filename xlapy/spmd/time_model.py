@@ -78,6 +78,11 @@ def all_reduce_seconds(size: int, members: int) -> float:
     return START_SECONDS + level_seconds(CollectiveKind.ALL_REDUCE, size, _LINK, members)
 
 
+def exchange_seconds(size: float) -> float:
+    """Returns the time in which each device receives some bytes from its neighbors."""
+    return START_SECONDS + size / BANDWIDTH if size else 0.0
+
+
 def _local_bytes(size: int, sharding: ArraySharding) -> float:
     return size / prod([tiling.tiles for tiling in sharding.tilings if tiling is not None])
 

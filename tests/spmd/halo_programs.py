@@ -1,0 +1,220 @@
+"""Random programs of one operation along dimensions that are cut: windows, pads, slices, convolutions and so on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlapy.opcodes.attributes.dimensions import dilated
+
+REDUCERS = {"add": "0", "maximum": "-inf", "minimum": "inf", "multiply": "1"}
+
+
+@dataclass
+class Program:
+    """A program with shardings. kind: its operation. arguments: the values of its parameters."""
+
+    kind: str
+    text: str
+    devices: int
+    arguments: list[Any]
+
+
+def random_program(chance: random.Random, kind: str | None = None) -> Program:
+    """Returns a program of one of `KINDS`, or of the given kind."""
+    kind = kind or chance.choice(list(KINDS))
+    while True:
+        found = KINDS[kind](chance, kind)
+        if found is not None:
+            return found
+
+
+class _Mesh:
+    """A mesh of 2, 4 or 8 devices, and shardings of arrays with two dimensions that matter."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.devices = chance.choice([2, 4, 8])
+        self.first = chance.choice([n for n in (1, 2, 4, 8) if n <= self.devices])
+        self.second = self.devices // self.first if chance.random() < 0.5 else 1
+        self.is_turned = chance.random() < 0.3
+
+    def sharding(self, before: int, after: int, first: bool = True, second: bool = True) -> str:
+        """Returns a sharding of `before` whole dimensions, the two that are cut and `after` whole dimensions."""
+        counts = [self.first if first else 1, self.second if second else 1]
+        rest = self.devices // (counts[0] * counts[1])
+        sizes = [*[1] * before, *counts, *[1] * after]
+        order = f"[{self.devices}]"
+        if self.is_turned and self.devices > 2:
+            order = f"[{self.devices // 2},2]T(1,0)"
+        if rest == 1:
+            return f"{{devices=[{','.join(map(str, sizes))}]<={order}}}"
+        return f"{{devices=[{','.join(map(str, [*sizes, rest]))}]<={order} last_tile_dim_replicate}}"
+
+
+def _values(chance: random.Random, sizes: list[int], special: bool = True) -> Any:
+    generator = np.random.default_rng(chance.randrange(1 << 30))
+    array = (generator.integers(-6, 7, sizes) * 0.5).astype(np.float32)
+    if special and chance.random() < 0.3:
+        array[generator.random(sizes) < 0.1] = chance.choice([np.nan, np.inf, -np.inf])
+    return array
+
+
+def _shape(sizes: list[int]) -> str:
+    return f"f32[{','.join(map(str, sizes))}]"
+
+
+def _window_dimension(chance: random.Random, size: int, most: int = 5, dilates: bool = True) -> tuple[str, int] | None:
+    """Returns the text of a window dimension and the size of the result."""
+    window, stride = chance.randint(1, most), chance.choice([1, 1, 1, 2, 3])
+    low, high = chance.choice([0, 0, 1, 1, 2, 5, -1]), chance.choice([0, 0, 1, 1, 2, 5, -1])
+    base, step = (chance.choice([1, 1, 2, 3]), chance.choice([1, 1, 2])) if dilates else (1, 1)
+    total = dilated(size, base) + low + high - dilated(window, step)
+    if total < 0:
+        return None
+    return f"{window} {stride} {low}_{high} {base} {step}", total // stride + 1
+
+
+def _window(dimensions: list[str]) -> str:
+    columns = list(zip(*[each.split() for each in dimensions], strict=True))
+    names = ("size", "stride", "pad", "lhs_dilate", "rhs_dilate")
+    return "{" + " ".join(f"{name}={'x'.join(column)}" for name, column in zip(names, columns, strict=True)) + "}"
+
+
+def _size(chance: random.Random, tiles: int) -> int:
+    return tiles * chance.randint(1, 6)
+
+
+def _reduce_window(chance: random.Random, kind: str) -> Program | None:
+    mesh = _Mesh(chance)
+    sizes = [_size(chance, mesh.first), _size(chance, mesh.second)]
+    found = [_window_dimension(chance, size) for size in sizes]
+    if None in found:
+        return None
+    windows, results = [each[0] for each in found if each], [each[1] for each in found if each]
+    op = chance.choice(list(REDUCERS))
+    initial = chance.choice([REDUCERS[op], REDUCERS[op], "2"])
+    text = f"""HloModule m
+      f {{ a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT c = f32[] {op}(a, b) }}
+      ENTRY e {{ x = {_shape(sizes)} parameter(0), sharding={mesh.sharding(0, 0)}
+        z = f32[] constant({initial})
+        ROOT r = {_shape(results)} reduce-window(x, z), window={_window(windows)}, to_apply=f,
+          sharding={mesh.sharding(0, 0)} }}"""
+    return Program(kind, text, mesh.devices, [_values(chance, sizes, op in ("maximum", "minimum", "add"))])
+
+
+def _convolution(chance: random.Random, kind: str) -> Program | None:
+    mesh = _Mesh(chance)
+    sizes = [_size(chance, mesh.first), _size(chance, mesh.second)]
+    found = [_window_dimension(chance, size) for size in sizes]
+    if None in found:
+        return None
+    windows, results = [each[0] for each in found if each], [each[1] for each in found if each]
+    kernel = [int(each.split()[0]) for each in windows]
+    groups, batch_groups = chance.choice([(1, 1), (1, 1), (2, 1), (4, 1), (1, 2)])
+    batch, features, outputs = 2, 2 * groups, 4 * groups * batch_groups
+    window = _window(windows)[:-1] + chance.choice(["", " rhs_reversal=1x0", " rhs_reversal=1x1"]) + "}"
+    lhs, rhs = [batch, *sizes, features], [*kernel, features // groups, outputs]
+    text = f"""HloModule m
+      ENTRY e {{ x = {_shape(lhs)} parameter(0), sharding={mesh.sharding(1, 1)}
+        k = {_shape(rhs)} parameter(1)
+        ROOT r = {_shape([batch // batch_groups, *results, outputs])} convolution(x, k), window={window},
+          dim_labels=b01f_01io->b01f, feature_group_count={groups}, batch_group_count={batch_groups},
+          sharding={mesh.sharding(1, 1)} }}"""
+    return Program(kind, text, mesh.devices, [_values(chance, lhs), _values(chance, rhs, False)])
+
+
+def _kernel_gradient(chance: random.Random, kind: str) -> Program | None:
+    mesh = _Mesh(chance)
+    sizes = [_size(chance, mesh.first), _size(chance, mesh.second)]
+    steps, dilations = [chance.choice([1, 2, 3]) for _ in sizes], [chance.choice([1, 1, 2]) for _ in sizes]
+    kernel = [_size(chance, tiles) for tiles in (mesh.first, mesh.second)]
+    windows, results = [], []
+    for size, step, count, base in zip(sizes, steps, kernel, dilations, strict=True):
+        low, high = chance.choice([0, 1, 2, -1]), chance.choice([0, 1, 2, 4, -1])
+        total = dilated(size, base) + low + high - dilated(count, step)
+        if not 0 <= total < 6:
+            return None
+        stride = chance.choice([1, 1, 2])
+        windows.append(f"{count} {stride} {low}_{high} {base} {step}")
+        results.append(total // stride + 1)
+    window = _window(windows)[:-1] + chance.choice(["", " rhs_reversal=1x0", " rhs_reversal=1x1"]) + "}"
+    lhs, rhs = [2, *sizes, 3], [*kernel, 3, 2]
+    text = f"""HloModule m
+      ENTRY e {{ x = {_shape(lhs)} parameter(0), sharding={mesh.sharding(1, 1)}
+        g = {_shape(rhs)} parameter(1), sharding={mesh.sharding(0, 2)}
+        ROOT r = {_shape([2, *results, 2])} convolution(x, g), window={window}, dim_labels=b01f_01io->b01f,
+          sharding={{replicated}} }}"""
+    return Program(kind, text, mesh.devices, [_values(chance, lhs, False), _values(chance, rhs, False)])
+
+
+def _grouped_features(chance: random.Random, kind: str) -> Program | None:
+    devices = chance.choice([2, 4])
+    groups = devices * chance.choice([1, 2])
+    is_batch = chance.random() < 0.5
+    lhs = [2 * groups, 5, 3] if is_batch else [2, 5, 3 * groups]
+    rhs, result = [3, 3, 2 * groups], [2, 5, 2 * groups]
+    cut = f"{{devices=[{devices},1,1]<=[{devices}]}}" if is_batch else f"{{devices=[1,1,{devices}]<=[{devices}]}}"
+    name = "batch_group_count" if is_batch else "feature_group_count"
+    text = f"""HloModule m
+      ENTRY e {{ x = {_shape(lhs)} parameter(0), sharding={cut}
+        k = {_shape(rhs)} parameter(1), sharding={{devices=[1,1,{devices}]<=[{devices}]}}
+        ROOT r = {_shape(result)} convolution(x, k), window={{size=3 pad=1_1}}, dim_labels=b0f_0io->b0f,
+          {name}={groups}, sharding={{devices=[1,1,{devices}]<=[{devices}]}} }}"""
+    return Program(kind, text, devices, [_values(chance, lhs), _values(chance, rhs, False)])
+
+
+def _pad(chance: random.Random, kind: str) -> Program | None:
+    mesh = _Mesh(chance)
+    sizes = [_size(chance, mesh.first), _size(chance, mesh.second)]
+    edges = [[chance.choice([0, 1, 3, 9, -1, -2]) for _ in range(2)] + [chance.choice([0, 0, 1, 2])] for _ in sizes]
+    results = [low + high + dilated(size, inner + 1) for size, (low, high, inner) in zip(sizes, edges, strict=True)]
+    if min(results) < 1:
+        return None
+    padding = "x".join(f"{low}_{high}_{inner}" for low, high, inner in edges)
+    text = f"""HloModule m
+      ENTRY e {{ x = {_shape(sizes)} parameter(0), sharding={mesh.sharding(0, 0, chance.random() < 0.8)}
+        z = f32[] constant({chance.choice(["0", "-0", "7", "nan"])})
+        ROOT r = {_shape(results)} pad(x, z), padding={padding}, sharding={mesh.sharding(0, 0)} }}"""
+    return Program(kind, text, mesh.devices, [_values(chance, sizes)])
+
+
+def _slice(chance: random.Random, kind: str) -> Program | None:
+    mesh = _Mesh(chance)
+    sizes = [_size(chance, mesh.first), _size(chance, mesh.second)]
+    ranges = []
+    for size in sizes:
+        start = chance.randrange(size)
+        ranges.append((start, chance.randint(start + 1, size), chance.choice([1, 1, 2, 3])))
+    results = [-(-(limit - start) // stride) for start, limit, stride in ranges]
+    text = f"""HloModule m
+      ENTRY e {{ x = {_shape(sizes)} parameter(0), sharding={mesh.sharding(0, 0, chance.random() < 0.8)}
+        ROOT r = {_shape(results)} slice(x), slice={{{", ".join(f"[{a}:{b}:{c}]" for a, b, c in ranges)}}},
+          sharding={mesh.sharding(0, 0)} }}"""
+    return Program(kind, text, mesh.devices, [_values(chance, sizes)])
+
+
+def _reverse(chance: random.Random, kind: str) -> Program | None:
+    mesh = _Mesh(chance)
+    sizes = [_size(chance, mesh.first), _size(chance, mesh.second)]
+    text = f"""HloModule m
+      ENTRY e {{ x = {_shape(sizes)} parameter(0), sharding={mesh.sharding(0, 0)}
+        ROOT r = {_shape(sizes)} reverse(x), dimensions={{{chance.choice(["0", "1", "0,1"])}}},
+          sharding={mesh.sharding(0, 0)} }}"""
+    return Program(kind, text, mesh.devices, [_values(chance, sizes)])
+
+
+KINDS: dict[str, Callable[[random.Random, str], Program | None]] = {
+    "reduce-window": _reduce_window,
+    "convolution": _convolution,
+    "kernel gradient": _kernel_gradient,
+    "grouped features": _grouped_features,
+    "pad": _pad,
+    "slice": _slice,
+    "reverse": _reverse,
+}

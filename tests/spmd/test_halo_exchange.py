@@ -1,0 +1,116 @@
+"""Operations that need elements of other tiles get those alone, and compute what the whole program computes."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.spmd.halo_programs import KINDS, random_program
+from tests.spmd.sharded_runs import collectives_of, run_sharded
+from xlapy.base.shape import Shape
+from xlapy.hlo.module import Module
+
+ROWS = "{devices=[4,1]<=[4]}"
+
+
+def _run_random(kind: str, seeds: range) -> None:
+    for seed in seeds:
+        program = random_program(random.Random(seed), kind)
+        run_sharded(program.text, program.devices, program.arguments)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_programs(kind: str) -> None:
+    _run_random(kind, range(8))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_random_programs(kind: str) -> None:
+    _run_random(kind, range(100, 250))
+
+
+def _sent(module: Module) -> dict[str, list[str]]:
+    """Returns the shapes that each kind of collective sends, sorted."""
+    found: dict[str, list[str]] = {}
+    for instruction in module.instructions():
+        if instruction.op.name in collectives_of(module):
+            found.setdefault(instruction.op.name, []).append(instruction.operands[0].shape.to_text(layout=False))
+    return {name: sorted(shapes) for name, shapes in found.items()}
+
+
+def _array(shape: str) -> np.ndarray:  # type: ignore[type-arg]
+    parsed = Shape.parse(shape)
+    return (np.arange(int(np.prod(parsed.dimensions))) % 17 - 8).astype(np.float32).reshape(parsed.dimensions)
+
+
+SENT = {
+    "window of three": ("reduce-window(x, z), window={size=3x1 pad=1_1x0_0}, to_apply=sum", 16,
+                        ["f32[1,8]", "f32[1,8]"]),
+    "window wider than a tile": ("reduce-window(x, z), window={size=13x1 pad=6_6x0_0}, to_apply=sum", 16,
+                                 ["f32[2,8]", "f32[2,8]", "f32[4,8]", "f32[4,8]"]),
+    "pooling": ("reduce-window(x, z), window={size=2x1 stride=2x1}, to_apply=sum", 8, []),
+    "shift": ("pad(x, z), padding=3_-3x0_0", 16, ["f32[3,8]"]),
+    "every second row": ("slice(x), slice={[1:16:2],[0:8]}", 8, []),
+    "reverse": ("reverse(x), dimensions={0}", 16, ["f32[4,8]"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_only_needed_elements_are_sent(name: str) -> None:
+    body, size, shapes = SENT[name]
+    text = f"""HloModule m
+      sum {{ a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT c = f32[] add(a, b) }}
+      ENTRY e {{ x = f32[16,8] parameter(0), sharding={ROWS}
+        z = f32[] constant(0)
+        ROOT r = f32[{size},8] {body}, sharding={ROWS} }}"""
+    module, _ = run_sharded(text, 4, [_array("f32[16,8]")])
+    assert _sent(module) == ({"collective-permute": shapes} if shapes else {})
+
+
+def test_convolutions_over_a_mesh_of_two_spatial_dimensions_send_edges_and_corners() -> None:
+    cut = "{devices=[1,2,2,1]<=[4]}"
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[1,8,12,3] parameter(0), sharding={cut}
+        k = f32[3,3,3,5] parameter(1)
+        ROOT r = f32[1,8,12,5] convolution(x, k), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f,
+          sharding={cut} }}"""
+    module, _ = run_sharded(text, 4, [_array("f32[1,8,12,3]"), _array("f32[3,3,3,5]")])
+    assert _sent(module) == {"collective-permute": ["f32[1,1,6,3]", "f32[1,1,6,3]", "f32[1,6,1,3]", "f32[1,6,1,3]"]}
+
+
+def test_kernel_gradients_are_summed_over_tiles_of_space() -> None:
+    cut = "{devices=[1,4,1]<=[4]}"
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[2,16,3] parameter(0), sharding={cut}
+        g = f32[2,16,5] parameter(1), sharding={cut}
+        ROOT r = f32[3,3,5] convolution(x, g), window={{size=16 pad=1_1}}, dim_labels=f0b_i0o->b0f,
+          sharding={{replicated}} }}"""
+    module, _ = run_sharded(text, 4, [_array("f32[2,16,3]"), _array("f32[2,16,5]")])
+    assert _sent(module) == {"all-reduce": ["f32[3,3,5]"], "collective-permute": ["f32[2,1,3]", "f32[2,1,3]"]}
+
+
+def test_spans_of_whole_arrays_are_not_sent() -> None:
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[16,8] parameter(0)
+        z = f32[] constant(0)
+        ROOT r = f32[16,8] pad(x, z), padding=3_-3x0_0, sharding={ROWS} }}"""
+    module, _ = run_sharded(text, 4, [_array("f32[16,8]")])
+    assert _sent(module) == {}
+
+
+def test_padding_that_would_change_a_result_is_not_split() -> None:
+    """The initial value enters once for each window, not once for each element of the padding."""
+    text = f"""HloModule m
+      sum {{ a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT c = f32[] add(a, b) }}
+      ENTRY e {{ x = f32[16,8] parameter(0), sharding={ROWS}
+        z = f32[] constant(5)
+        ROOT r = f32[16,8] reduce-window(x, z), window={{size=3x1 pad=1_1x0_0}}, to_apply=sum, sharding={ROWS} }}"""
+    module, _ = run_sharded(text, 4, [_array("f32[16,8]")])
+    assert collectives_of(module) == {"all-gather"}

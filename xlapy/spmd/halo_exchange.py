@@ -1,0 +1,228 @@
+"""Halo exchange: a device gets the elements of other tiles that an operation on its own tile needs.
+
+XLA's counterparts are ExchangeHalo and ExchangeHaloAndGetValidData. Elements travel by collective-permutes of only the
+elements that are needed. A span of elements may reach over several tiles, may differ in its offset from tile to tile,
+and may reach over the ends of the array, where its elements are a given padding value.
+
+Responsible for the instructions that assemble a local array from such elements. Does not depend on the operation that
+needs them (`windows.py`), nor on which segments travel in which round (`tile_segments.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlapy import opcodes
+from xlapy.base.element_types import PRED
+from xlapy.base.shape import Ints
+from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension
+from xlapy.opcodes.collectives import CollectivePermuteAttributes
+from xlapy.opcodes.elementwise import ComparisonDirection
+from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes
+from xlapy.passes.expand.blocks import compare, concatenate, index_type, iota, slice_dimension
+from xlapy.spmd.resharding import Resharder
+from xlapy.spmd.tile_segments import (
+    Round,
+    Segment,
+    Spans,
+    TiledDimension,
+    concatenated_rounds,
+    independent_rounds,
+)
+from xlapy.spmd.tiling import Tiling, replica_groups_along, tile_count
+
+
+class HaloExchange:
+    """Assembles local arrays along one dimension, whose tiles are on different devices.
+
+    dimension: the dimension of the local arrays. tiling: its tiling, and that of the assembled array. others: all other
+    tilings in which the contents of devices differ. Arrays may also be whole, with all elements on each device.
+    """
+
+    def __init__(self, resharder: Resharder, dimension: int, tiling: Tiling, others: Sequence[Tiling | None]) -> None:
+        self.resharder = resharder
+        self.write = resharder.write
+        self.dimension = dimension
+        self.tiling = tiling
+        self.tiles = tile_count(tiling)
+        self.others = others
+
+    # -- spans
+
+    def span(self, array: Instruction, size: int, spans: Spans, fill: Instruction | None) -> Instruction:
+        """Returns the span of the device's tile.
+
+        array: the local array, one of the tiles of an array of `size` elements. fill: the scalar that elements outside
+        of the array have; None if their values do not matter.
+        """
+        own = TiledDimension(size, array.shape.dimensions[self.dimension], self.tiles)
+        fill = fill if fill is not None and spans.reaches_outside(size) else None
+        segments = spans.segments(own)
+        rounds = concatenated_rounds(segments)
+        if rounds is None:
+            found = self._selected([array], independent_rounds(segments), spans.length)
+            return found if fill is None else self._filled(found, np.asarray(spans.starts), size, fill)
+        pieces = [self._filled_piece(array, each, spans, size, fill) for each in rounds]
+        return concatenate(self.write, pieces, self.dimension)
+
+    def span_of_whole(self, array: Instruction, spans: Spans, fill: Instruction | None) -> Instruction:
+        """Returns the span of the device's tile from the whole array, without communication."""
+        size = array.shape.dimensions[self.dimension]
+        low = max(0, -min(spans.starts))
+        high = max(0, max(spans.starts) + spans.length - size)
+        padded = self._padded(array, low, high, fill)
+        return self._slice_at(padded, [start + low for start in spans.starts], spans.length)
+
+    def _filled_piece(
+        self, array: Instruction, each: Round, spans: Spans, size: int, fill: Instruction | None
+    ) -> Instruction:
+        """Returns the segments of a round of a span, with elements outside of the array filled."""
+        first = each.segments[0]
+        assert first is not None
+        piece = slice_dimension(self.write, array, self.dimension, first.start, first.start + first.length)
+        sources = [source for _, _, source in each.received]
+        if sources and not each.is_local:
+            piece = self._permuted(piece, each)
+        if fill is None:
+            return piece
+        starts = np.asarray(spans.starts) + first.position
+        outside = (starts < 0) | (starts >= size)
+        if (~outside & (starts + first.length > size)).any():
+            return self._filled(piece, starts, size, fill)
+        if not sources:
+            return self.write.broadcast(fill, piece.shape)
+        is_zero_already = not each.is_local and _is_zero(fill)  # for devices that receive nothing
+        if is_zero_already or not outside.any():
+            return piece
+        return self._select(self._per_tile(~outside), piece, fill)
+
+    def _filled(self, array: Instruction, starts: np.ndarray[Any, Any], size: int, fill: Instruction) -> Instruction:
+        """Fills the elements outside of an array of `size` elements; `starts`: the first element of each tile."""
+        low, high = np.clip(-starts, 0, None), size - starts
+        return self._select(self._is_between(array, low, high), array, fill)
+
+    # -- segments of several arrays
+
+    def assembled(self, arrays: Sequence[Instruction], segments: Sequence[Sequence[Segment]], size: int) -> Instruction:
+        """Returns the local array of `size` elements that consists of the segments of the device's tile."""
+        rounds = concatenated_rounds(segments)
+        if rounds is None:
+            return self._selected(arrays, independent_rounds(segments), size)
+        pieces: list[Instruction] = []
+        for each in rounds:
+            first = each.segments[0]
+            assert first is not None
+            limit = first.start + first.length
+            piece = slice_dimension(self.write, arrays[each.array], self.dimension, first.start, limit)
+            pieces.append(piece if each.is_local else self._permuted(piece, each))
+        return concatenate(self.write, pieces, self.dimension)
+
+    def _selected(self, arrays: Sequence[Instruction], rounds: Sequence[Round], size: int) -> Instruction:
+        """Moves the segments of each round to their places and selects among the rounds, element by element."""
+        found: Instruction | None = None
+        for each in rounds:
+            placed, low, high = self._placed(arrays[each.array], each, size)
+            found = placed if found is None else self._select(self._is_between(placed, low, high), placed, found)
+        if found is None:
+            return self.write.splat(0, self._resized(arrays[0], size))
+        return found
+
+    def _placed(
+        self, array: Instruction, each: Round, size: int
+    ) -> tuple[Instruction, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Returns an array of `size` elements with a segment in its place, and where it begins and ends on each tile.
+
+        A device sends as many elements as the longest segment has. So that these are in its tile, a segment may be
+        sent with elements before it.
+        """
+        length, tile_size = each.length, array.shape.dimensions[self.dimension]
+        sent_from, shifts = [0] * self.tiles, [0] * self.tiles
+        low, high = np.zeros(self.tiles, np.int64), np.zeros(self.tiles, np.int64)
+        for target, segment, source in each.received:
+            sent_from[source] = min(segment.start, tile_size - length)
+            shifts[target] = segment.start - sent_from[source] - segment.position
+            low[target], high[target] = segment.position, segment.position + segment.length
+        piece = self._slice_at(array, sent_from, length)
+        if not each.is_local:
+            piece = self._permuted(piece, each)
+        before = max(0, -min(shifts))
+        after = max(0, max(shifts) + size - length)
+        placed = self._slice_at(self._padded(piece, before, after, None), [shift + before for shift in shifts], size)
+        return placed, low, high
+
+    # -- communication and local movement
+
+    def _permuted(self, piece: Instruction, each: Round) -> Instruction:
+        """Sends segments to the tiles that need them; all others receive zeros."""
+        groups = replica_groups_along(self.tiling, self.others).groups
+        moves = [(source, target) for target, _, source in each.received]
+        pairs = sorted([(group[source], group[target]) for group in groups for source, target in moves])
+        attributes = CollectivePermuteAttributes.make(
+            channel_id=next(self.resharder.channels), source_target_pairs=tuple(pairs)
+        )
+        return self.write.add(opcodes.COLLECTIVE_PERMUTE, piece, attributes=attributes)
+
+    def _padded(self, array: Instruction, low: int, high: int, fill: Instruction | None) -> Instruction:
+        if low == high == 0:
+            return array
+        value = self.write.scalar(0, array.shape.element_type) if fill is None else fill
+        return pad_dimension(self.write.add, array, self.dimension, PaddingDimension(low, high), value)
+
+    def _slice_at(self, array: Instruction, starts: Sequence[int], length: int) -> Instruction:
+        """Returns `length` elements from `starts[tile]` on."""
+        if len(set(starts)) == 1:
+            return slice_dimension(self.write, array, self.dimension, starts[0], starts[0] + length)
+        zero = self.write.scalar(0, index_type())
+        here = self._per_tile(np.asarray(starts, np.int32))
+        indices = [here if d == self.dimension else zero for d in range(array.shape.rank)]
+        shape = self._resized(array, length)
+        attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=shape.dimensions)
+        return self.write.add(opcodes.DYNAMIC_SLICE, array, *indices, attributes=attributes, shape=shape)
+
+    def slice_at(self, array: Instruction, starts: Sequence[int], length: int) -> Instruction:
+        """Returns `length` elements of the local array, from `starts[tile]` on."""
+        return self._slice_at(array, starts, length)
+
+    def _is_between(self, array: Instruction, low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> Instruction:
+        """Returns for each element whether its index along the dimension is from `low[tile]` up to `high[tile]`."""
+        size = array.shape.dimensions[self.dimension]
+        low, high = np.clip(low, 0, size), np.clip(high, 0, size)
+        if ((low == 0) & (high == size) | (low >= high)).all():
+            return self._per_tile(low < high)
+        indices = iota(self.write, array.shape.with_element_type(index_type(size)), self.dimension)
+        limits = [self._per_tile(each.astype(indices.shape.dtype)) for each in (low, high)]
+        first, last = [self.write.broadcast(limit, indices.shape) for limit in limits]
+        is_from_first = compare(self.write, indices, first, ComparisonDirection.GE)
+        return self.write.add(opcodes.AND, is_from_first, compare(self.write, indices, last, ComparisonDirection.LT))
+
+    def _select(self, condition: Instruction, array: Instruction, other: Instruction) -> Instruction:
+        """Selects between arrays; the condition and the second array may be scalars."""
+        mask = (
+            condition if condition.shape.rank else self.write.broadcast(condition, array.shape.with_element_type(PRED))
+        )
+        rest = other if other.shape.rank else self.write.broadcast(other, array.shape)
+        return self.write.add(opcodes.SELECT, mask, array, rest)
+
+    def _per_tile(self, values: np.ndarray[Any, Any]) -> Instruction:
+        return self.resharder.per_tile_constant(self.tiling, values)
+
+    def _resized(self, array: Instruction, size: int) -> Any:
+        sizes: Ints = array.shape.dimensions
+        return array.shape.with_dimensions([*sizes[: self.dimension], size, *sizes[self.dimension + 1 :]])
+
+
+def pad_dimension(
+    add: Callable[..., Instruction], array: Instruction, dimension: int, padding: PaddingDimension, value: Instruction
+) -> Instruction:
+    """Writes a pad along one dimension."""
+    config = [padding if d == dimension else PaddingDimension(0, 0) for d in range(array.shape.rank)]
+    return add(opcodes.PAD, array, value, attributes=PadAttributes.make(padding=PaddingConfig(tuple(config))))
+
+
+def _is_zero(value: Instruction) -> bool:
+    """Returns whether a scalar is a constant all bits of which are 0."""
+    return value.op is opcodes.CONSTANT and not any(value.literal.array.tobytes())
