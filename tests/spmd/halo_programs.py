@@ -209,6 +209,49 @@ def _reverse(chance: random.Random, kind: str) -> Program | None:
     return Program(kind, text, mesh.devices, [_values(chance, sizes)])
 
 
+def _concatenate(chance: random.Random, kind: str) -> Program | None:
+    mesh = _Mesh(chance)
+    dimension = chance.choice([0, 1])
+    tiles = (mesh.first, mesh.second)
+    parts = [[_size(chance, mesh.first), _size(chance, mesh.second)] for _ in range(chance.randint(2, 3))]
+    for part in parts:
+        part[1 - dimension] = parts[0][1 - dimension]
+    result = list(parts[0])
+    result[dimension] = sum(part[dimension] for part in parts)
+    assert result[dimension] % tiles[dimension] == 0
+    lines = [
+        f"p{number} = {_shape(part)} parameter({number}), sharding={mesh.sharding(0, 0, chance.random() < 0.8)}"
+        for number, part in enumerate(parts)
+    ]
+    names = ", ".join(f"p{number}" for number in range(len(parts)))
+    separator = "\n        "
+    text = f"""HloModule m
+      ENTRY e {{ {separator.join(lines)}
+        ROOT r = {_shape(result)} concatenate({names}), dimensions={{{dimension}}}, sharding={mesh.sharding(0, 0)} }}"""
+    return Program(kind, text, mesh.devices, [_values(chance, part) for part in parts])
+
+
+def _rotation(chance: random.Random, kind: str) -> Program | None:
+    mesh = _Mesh(chance)
+    sizes = [_size(chance, mesh.first), _size(chance, mesh.second)]
+    dimension = chance.choice([0, 1])
+    size = sizes[dimension]
+    if size < 2:
+        return None
+    start = chance.randint(1, size - 1)
+    ranges = [[f"[0:{each}]" for each in sizes] for _ in range(2)]
+    ranges[0][dimension], ranges[1][dimension] = f"[{start}:{size}]", f"[0:{start}]"
+    parts = [list(sizes), list(sizes)]
+    parts[0][dimension], parts[1][dimension] = size - start, start
+    text = f"""HloModule m
+      ENTRY e {{ x = {_shape(sizes)} parameter(0), sharding={mesh.sharding(0, 0)}
+        a = {_shape(parts[0])} slice(x), slice={{{", ".join(ranges[0])}}}
+        b = {_shape(parts[1])} slice(x), slice={{{", ".join(ranges[1])}}}
+        ROOT r = {_shape(sizes)} concatenate(a, b), dimensions={{{dimension}}},
+          sharding={mesh.sharding(0, 0, chance.random() < 0.8)} }}"""
+    return Program(kind, text, mesh.devices, [_values(chance, sizes)])
+
+
 KINDS: dict[str, Callable[[random.Random, str], Program | None]] = {
     "reduce-window": _reduce_window,
     "convolution": _convolution,
@@ -217,4 +260,6 @@ KINDS: dict[str, Callable[[random.Random, str], Program | None]] = {
     "pad": _pad,
     "slice": _slice,
     "reverse": _reverse,
+    "concatenate": _concatenate,
+    "rotation": _rotation,
 }

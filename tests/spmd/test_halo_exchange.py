@@ -55,6 +55,7 @@ SENT = {
     "shift": ("pad(x, z), padding=3_-3x0_0", 16, ["f32[3,8]"]),
     "every second row": ("slice(x), slice={[1:16:2],[0:8]}", 8, []),
     "reverse": ("reverse(x), dimensions={0}", 16, ["f32[4,8]"]),
+    "concatenate": ("concatenate(x, x), dimensions={0}", 32, ["f32[4,8]", "f32[4,8]", "f32[4,8]", "f32[4,8]"]),
 }  # fmt: skip
 
 
@@ -70,6 +71,18 @@ def test_only_needed_elements_are_sent(name: str) -> None:
         ROOT r = f32[{size},8] {body}, sharding={ROWS} }}"""
     module, _ = run_sharded(text, 4, [_array("f32[16,8]")])
     assert _sent(module) == ({"collective-permute": shapes} if shapes else {})
+
+
+@pytest.mark.parametrize(("shift", "shapes"), [(3, ["f32[3,8]"]), (5, ["f32[1,8]", "f32[3,8]"]), (4, ["f32[4,8]"])])
+def test_rotations_send_what_moves_to_another_tile(shift: int, shapes: list[str]) -> None:
+    """A rotation by less than a tile keeps the rest of the tile; one by a tile sends it once."""
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[16,8] parameter(0), sharding={ROWS}
+        a = f32[{shift},8] slice(x), slice={{[{16 - shift}:16],[0:8]}}
+        b = f32[{16 - shift},8] slice(x), slice={{[0:{16 - shift}],[0:8]}}
+        ROOT r = f32[16,8] concatenate(a, b), dimensions={{0}}, sharding={ROWS} }}"""
+    module, _ = run_sharded(text, 4, [_array("f32[16,8]")])
+    assert _sent(module) == {"collective-permute": shapes}
 
 
 def test_convolutions_over_a_mesh_of_two_spatial_dimensions_send_edges_and_corners() -> None:

@@ -59,6 +59,7 @@ from xlapy.spmd.manual_regions import (
 )
 from xlapy.spmd.partial_sums import DEFERRABLE_OPS
 from xlapy.spmd.resharding import PartitionedArray, Resharder
+from xlapy.spmd.rotations import expand_rotation, is_rotation
 from xlapy.spmd.sharding_rules import local_attributes, sharding_factors
 from xlapy.spmd.single_execution import Executions, executions_of, is_deterministic, run_once
 from xlapy.spmd.strategy import Strategy, choose_strategy
@@ -320,8 +321,7 @@ class _ComputationPartitioner:
         manual_axes = self._manual_axes_of(instruction)
         if strategy is None or not strategy.is_split:
             operands = self._replicated(instruction.operands)
-            new = edit.clone_instruction(instruction, self.write.computation, operands)
-            new.sharding = None
+            new = self._whole_operation(instruction, operands)
             self._define(instruction, new, [replicated(leaf) for _, leaf in instruction.shape.leaves()], manual_axes)
             return
         new = self._local_operation(instruction, strategy, manual_axes)
@@ -330,6 +330,14 @@ class _ComputationPartitioner:
         if first.partial_sums is None and len(instruction.users) != 1 and not instruction.is_root:
             pairs = zip(self.values[instruction], requested, strict=True)
             self.values[instruction] = [self._reduced(leaf, sharding) for leaf, sharding in pairs]
+
+    def _whole_operation(self, instruction: Instruction, operands: Sequence[Instruction]) -> Instruction:
+        """Writes an operation that each device computes as a whole."""
+        if is_rotation(instruction):
+            return expand_rotation(self.write, instruction, operands[0])
+        new = edit.clone_instruction(instruction, self.write.computation, operands)
+        new.sharding = None
+        return new
 
     def _strategy(self, instruction: Instruction) -> Strategy | None:
         """Returns the strategy of an operation; None if an operand or result is not an array."""

@@ -1,4 +1,4 @@
-"""Local operations with windows along dimensions that are cut: reduce-window, convolution, pad, slice, reverse.
+"""Local operations that need elements of other tiles: windows, convolutions, pads, slices, reverse, concatenate.
 
 A device assembles the span of elements that its tile of the result needs (`halo_exchange.py`), where padding at the
 ends of the array becomes elements of the padding value, and applies the same window to it without that padding.
@@ -21,8 +21,16 @@ from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.spmd.halo_exchange import HaloExchange, pad_dimension
 from xlapy.spmd.local_operations import LocalOperation
+from xlapy.spmd.rotations import expand_rotation
 from xlapy.spmd.tiling import Tiling, tile_count
-from xlapy.spmd.windows import TileReads, tile_reads, window_along, with_windows
+from xlapy.spmd.windows import (
+    TileReads,
+    concatenation_of,
+    segments_of_concatenation,
+    tile_reads,
+    window_along,
+    with_windows,
+)
 
 
 def exchange_along(local: LocalOperation, number: int, dimension: int, tiling: Tiling) -> HaloExchange:
@@ -162,8 +170,30 @@ def _local_reverse(local: LocalOperation) -> Instruction:
     return local.write(arrays)
 
 
+def _local_concatenate(local: LocalOperation) -> Instruction:
+    """Assembles the tile of a concatenation, or of a rotation, from tiles of the operands."""
+    found = concatenation_of(local.instruction)
+    if found is None:
+        return local.write()
+    dimension, _ = found
+    tiling = local.result_shardings[0].tilings[dimension]
+    if tiling is None:
+        is_call = local.instruction.op is opcodes.CUSTOM_CALL
+        return (
+            expand_rotation(local.resharder.write, local.instruction, local.operands[0]) if is_call else local.write()
+        )
+    are_whole = [sharding.tilings[dimension] is None for sharding in local.operand_shardings]
+    segments = segments_of_concatenation(local.instruction, are_whole, tile_count(tiling))
+    assert segments is not None
+    return exchange_along(local, 0, dimension, tiling).assembled(
+        local.operands, segments, local.shape.dimensions[dimension]
+    )
+
+
 LOCAL_WINDOW_RULES: dict[OpDef, Callable[[LocalOperation], Instruction]] = {
+    opcodes.CONCATENATE: _local_concatenate,
     opcodes.CONVOLUTION: _local_convolution,
+    opcodes.CUSTOM_CALL: _local_concatenate,
     opcodes.PAD: _local_pad,
     opcodes.REDUCE_WINDOW: _local_reduce_window,
     opcodes.REVERSE: _local_reverse,

@@ -23,6 +23,7 @@ from xlapy.spmd.all_reduce_combiner import combine_all_reduces
 from xlapy.spmd.array_sharding import hlo_sharding_of
 from xlapy.spmd.computation_partitioner import partition_computation, requested_shardings
 from xlapy.spmd.context import InspectSharding, PartitioningContext
+from xlapy.spmd.rotations import collect_rotations
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ def partition(
     """
     Expand(ops=("async-done",)).run(module)
     InlineCalls(composites=True).run(module)
+    collect_rotations(module)
     RemoveDeadCode().run(module)
     before, old = list(module.computations), module.entry_computation
     context = PartitioningContext(module, devices, per_device_targets, inspect)

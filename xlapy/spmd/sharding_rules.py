@@ -30,6 +30,7 @@ from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes, SliceA
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.spmd.partial_sums import is_reducible_in_parts, produces_partial_sums
+from xlapy.spmd.rotations import is_rotation, rotation_of
 from xlapy.spmd.windows import reads_padding
 
 
@@ -148,7 +149,11 @@ def _reverse(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.CONCATENATE)
 def _concatenate(instruction: Instruction) -> Iterator[Factor]:
-    return _same_dimensions(instruction, _dimensions_except(instruction.shape, [instruction.dimension]))
+    """Yields all dimensions; along the concatenated one, a tile has elements of tiles of several operands."""
+    count = len(instruction.operands)
+    for dimension in range(instruction.shape.rank):
+        exchanged = tuple(range(count)) if dimension == instruction.dimension else ()
+        yield Factor((dimension,) * count, (dimension,), exchanged)
 
 
 @_rule(opcodes.PAD)
@@ -386,6 +391,9 @@ def _all_to_all(instruction: Instruction) -> Iterator[Factor]:
 @_rule(opcodes.CUSTOM_CALL)
 def _custom_call(instruction: Instruction) -> Iterator[Factor]:
     """Yields the leading dimensions that a frontend attribute declares to be batch dimensions."""
+    if is_rotation(instruction):
+        yield from _rotation(instruction)
+        return
     count = (instruction.frontend_attributes or {}).get(BATCH_DIMENSIONS, "")
     shapes = [*(operand.shape for operand in instruction.operands), *(leaf for _, leaf in instruction.shape.leaves())]
     if not count.isdecimal() or not all(shape.is_array for shape in shapes):
@@ -394,6 +402,12 @@ def _custom_call(instruction: Instruction) -> Iterator[Factor]:
     for dimension in range(min(int(count), *[shape.rank for shape in shapes])):
         if len({shape.dimensions[dimension] for shape in shapes}) == 1:
             yield Factor((dimension,) * operands, (dimension,) * (len(shapes) - operands))
+
+
+def _rotation(instruction: Instruction) -> Iterator[Factor]:
+    rotated, _ = rotation_of(instruction)
+    for dimension in range(instruction.shape.rank):
+        yield Factor((dimension,), (dimension,), (0,) if dimension == rotated else ())
 
 
 # -- the attributes of local operations

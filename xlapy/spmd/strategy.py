@@ -242,14 +242,16 @@ class _StrategyChooser:
 
     def _exchange_seconds(self, factor: Factor, strategy: Strategy) -> float:
         """Returns the time in which a device receives what its tile of a factor needs from other tiles."""
-        total, tiles = 0.0, tile_count(strategy.factor_tilings[factor])
-        for number in factor.exchanged:
-            dimension, shape = factor.operands[number], self.operand_shapes[number]
-            if dimension is not None and strategy.operands[number].tilings[dimension] is not None:
-                local = local_shape(shape, strategy.operands[number])
-                elements = elements_exchanged(self.instruction, factor.operands, factor.results, tiles)
-                total += exchange_seconds(array_bytes(local) / max(1, local.dimensions[dimension]) * elements)
-        return total
+        if not factor.exchanged:
+            return 0.0
+        tiles = tile_count(strategy.factor_tilings[factor])
+        pairs = list(zip(factor.operands, strategy.operands, strict=True))
+        are_whole = [dimension is None or sharding.tilings[dimension] is None for dimension, sharding in pairs]
+        elements = elements_exchanged(self.instruction, factor.operands, factor.results, are_whole, tiles)
+        dimension, local = factor.operands[0], local_shape(self.operand_shapes[0], strategy.operands[0])
+        assert dimension is not None
+        arrays = 1 if self.instruction.op is opcodes.CONCATENATE else len(factor.exchanged)
+        return exchange_seconds(arrays * array_bytes(local) / max(1, local.dimensions[dimension]) * elements)
 
 
 def _share_dimension(factor: Factor, other: Factor) -> bool:

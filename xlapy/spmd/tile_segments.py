@@ -15,7 +15,7 @@ of these lengths, so there are three rounds, the second without communication, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,37 @@ def span_segments(dimension: TiledDimension, start: int, length: int, array: int
         is_inside = 0 <= tile < dimension.tiles and tile * dimension.tile_size < dimension.size
         yield Segment(array, tile if is_inside else None, offset, count, position)
         position += count
+
+
+@dataclass(frozen=True)
+class Range:
+    """A part of a concatenation: `length` elements of array number `array`, from `start` on."""
+
+    array: int
+    start: int
+    length: int
+
+
+def concatenation_segments(
+    ranges: Sequence[Range], arrays: Sequence[TiledDimension], tile_size: int, tiles: int
+) -> list[list[Segment]]:
+    """Returns the segments of each of `tiles` tiles of a concatenation of ranges.
+
+    arrays: the dimension of each array; one in a single tile is whole on every device.
+    """
+    found: list[list[Segment]] = [[] for _ in range(tiles)]
+    before = 0
+    for each in ranges:
+        for tile in range(before // tile_size, min(tiles, -(-(before + each.length) // tile_size))):
+            low = max(before, tile * tile_size)
+            high = min(before + each.length, (tile + 1) * tile_size)
+            dimension = arrays[each.array]
+            for segment in span_segments(dimension, each.start + low - before, high - low, each.array):
+                place = low - tile * tile_size + segment.position
+                source = tile if dimension.tiles == 1 else segment.tile
+                found[tile].append(replace(segment, tile=source, position=place))
+        before += each.length
+    return found
 
 
 @dataclass(frozen=True)

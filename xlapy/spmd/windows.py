@@ -20,7 +20,15 @@ from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated
 from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.opcodes.movement import PadAttributes, SliceAttributes
 from xlapy.opcodes.reduction import WindowAttributes
-from xlapy.spmd.tile_segments import Spans, TiledDimension, elements_sent
+from xlapy.spmd.rotations import is_rotation, rotation_of
+from xlapy.spmd.tile_segments import (
+    Range,
+    Segment,
+    Spans,
+    TiledDimension,
+    concatenation_segments,
+    elements_sent,
+)
 
 
 def window_along(instruction: Instruction, dimension: int) -> WindowDimension | None:
@@ -135,13 +143,50 @@ def tile_reads(
     return reads_of_kernel_tiles(window, -(-kernel_size // tiles), tiles, result_size)
 
 
+def concatenation_of(instruction: Instruction) -> tuple[int, list[Range]] | None:
+    """Returns the dimension along which an operation concatenates ranges of its operands; None if it does not."""
+    if instruction.op is opcodes.CONCATENATE:
+        sizes = [operand.shape.dimensions[instruction.dimension] for operand in instruction.operands]
+        return instruction.dimension, [Range(number, 0, size) for number, size in enumerate(sizes)]
+    if is_rotation(instruction):
+        dimension, start = rotation_of(instruction)
+        return dimension, [Range(0, start, instruction.shape.dimensions[dimension] - start), Range(0, 0, start)]
+    return None
+
+
+def segments_of_concatenation(
+    instruction: Instruction, are_whole: Sequence[bool], tiles: int
+) -> list[list[Segment]] | None:
+    """Returns the segments of the tiles of a concatenation along its dimension; None if it is not a concatenation.
+
+    are_whole: whether each operand is whole on every device, rather than cut into `tiles` tiles.
+    """
+    found = concatenation_of(instruction)
+    if found is None:
+        return None
+    dimension, ranges = found
+    sizes = [operand.shape.dimensions[dimension] for operand in instruction.operands]
+    arrays = [
+        TiledDimension(size, size, 1) if whole else TiledDimension(size, -(-size // tiles), tiles)
+        for size, whole in zip(sizes, are_whole, strict=True)
+    ]
+    return concatenation_segments(ranges, arrays, -(-instruction.shape.dimensions[dimension] // tiles), tiles)
+
+
 def elements_exchanged(
-    instruction: Instruction, operands: Sequence[int | None], results: Sequence[int | None], tiles: int
-) -> int:
+    instruction: Instruction, operands: Sequence[int | None], results: Sequence[int | None], are_whole: Sequence[bool],
+    tiles: int,
+) -> int:  # fmt: skip
     """Returns the number of elements along a dimension that a device receives from other tiles.
 
     operands, results: the dimensions that are cut into `tiles` tiles, of each operand and result; see `tile_reads`.
+    are_whole: whether each operand is whole on every device.
     """
+    segments = segments_of_concatenation(instruction, are_whole, tiles)
+    if segments is not None:
+        return elements_sent(segments)
+    if are_whole[0]:
+        return 0
     dimension = operands[0]
     assert dimension is not None
     kernel_dimension = operands[1] if len(operands) > 1 else None
