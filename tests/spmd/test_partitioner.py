@@ -115,7 +115,7 @@ OPERATIONS = {
     "sort": (ROWS, "ROOT r = f32[8,8] sort(x), dimensions={1}, to_apply=less, sharding={s}", ROWS, ""),
     "sort of the split dimension":
         (ROWS, "ROOT r = f32[8,8] sort(x), dimensions={0}, to_apply=less, sharding={s}", ROWS,
-                      "all-gather"),
+                      "all-to-all"),
     "slice and pad": (ROWS, "y = f32[8,3] slice(x), slice={[0:8],[1:6:2]}\n"
                "z = f32[] constant(1)\nROOT r = f32[8,8] pad(y, z), padding=0_0x2_3, sharding={s}", ROWS, ""),
     "slice and pad of the split dimension": (ROWS, "y = f32[3,8] slice(x), slice={[1:4],[0:8]}\nz = f32[] constant(1)\n"

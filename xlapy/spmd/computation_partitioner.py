@@ -33,6 +33,8 @@ from xlapy.opcodes.sources import ParameterAttributes
 from xlapy.passes.expand.blocks import reducer_computation
 from xlapy.passes.rewrite import Writer
 from xlapy.passes.signature import leaves_of
+from xlapy.spmd.along_dimension.operation import SplitOperation
+from xlapy.spmd.along_dimension.rules import SPLIT_RULES
 from xlapy.spmd.array_sharding import (
     ArraySharding,
     Tiling,
@@ -317,6 +319,9 @@ class _ComputationPartitioner:
 
     def _operation(self, instruction: Instruction) -> None:
         """Writes an operation on local operands as far as its strategy splits it, else on replicated ones."""
+        if (along := self._along_split_dimension(instruction)) is not None:
+            self.values[instruction] = along
+            return
         strategy = self._strategy(instruction)
         manual_axes = self._manual_axes_of(instruction)
         if strategy is None or not strategy.is_split:
@@ -338,6 +343,17 @@ class _ComputationPartitioner:
         new = edit.clone_instruction(instruction, self.write.computation, operands)
         new.sharding = None
         return new
+
+    def _along_split_dimension(self, instruction: Instruction) -> list[PartitionedArray] | None:
+        """Returns the results of an operation along a dimension that is split; None if no rule applies."""
+        rule = SPLIT_RULES.get(instruction.op)
+        shapes = [*instruction.operand_shapes, *(leaf for _, leaf in instruction.shape.leaves())]
+        if rule is None or not all(shape.is_array and not shape.is_dynamic for shape in shapes):
+            return None
+        operands = [self.values[operand][0] for operand in instruction.operands]
+        requested = requested_shardings(instruction, self.devices) if instruction.sharding is not None else []
+        manual_axes = self._manual_axes_of(instruction)
+        return rule(SplitOperation(self.resharder, instruction, operands, requested, manual_axes))
 
     def _strategy(self, instruction: Instruction) -> Strategy | None:
         """Returns the strategy of an operation; None if an operand or result is not an array."""

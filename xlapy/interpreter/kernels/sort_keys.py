@@ -212,3 +212,19 @@ def _agree(a: Instruction, b: Instruction, flip: int) -> bool:
             return False
         pairs.extend(zip(x.operands, y.operands, strict=True))
     return True
+
+
+def is_strict_weak_order(comparator: Computation) -> bool:
+    """Returns whether a comparator orders all elements, NaN too, by keys, and is false for equal elements.
+
+    False also for comparators that are not recognized. Comparisons of floats that are not in total order do not order
+    NaN.
+    """
+    reading = _Reading(comparator)
+    if not reading.find_comparisons() or len(reading.keys) > _MAX_KEYS:
+        return False
+    if any(key.partial_order for key in reading.keys):
+        return False
+    table = reading.table(Context())
+    is_strict = not table[(1,) * table.ndim]
+    return is_strict and _decisions(table) is not None

@@ -1,0 +1,172 @@
+"""Sorts along a split dimension: the results of the whole program, bit by bit, and no gathered array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlapy as xla
+from tests.spmd.along_dimension.partitioned import check_partitioned, collectives, largest_all_gather
+from xlapy.spmd.along_dimension import sorting
+
+COMPARATORS = """HloModule m
+by_value { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  zero = f32[] constant(0)
+  nan = f32[] constant(nan)
+  a_zero = pred[] compare(a, zero), direction=EQ
+  a0 = f32[] select(a_zero, zero, a)
+  a_nan = pred[] compare(a, a), direction=NE
+  a1 = f32[] select(a_nan, nan, a0)
+  b_zero = pred[] compare(b, zero), direction=EQ
+  b0 = f32[] select(b_zero, zero, b)
+  b_nan = pred[] compare(b, b), direction=NE
+  b1 = f32[] select(b_nan, nan, b0)
+  ROOT c = pred[] compare(a1, b1), direction=LT, type=TOTALORDER }
+partial { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT }
+descending { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=GT }
+two_keys { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  c = u8[] parameter(2)
+  d = u8[] parameter(3)
+  e = bf16[] parameter(4)
+  f = bf16[] parameter(5)
+  less = pred[] compare(c, d), direction=GT
+  equal = pred[] compare(c, d), direction=EQ
+  next = pred[] compare(a, b), direction=LT
+  both = pred[] and(equal, next)
+  ROOT g = pred[] or(less, both) }
+no_order { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  three = s32[] constant(3)
+  c = s32[] subtract(a, b)
+  d = s32[] remainder(c, three)
+  one = s32[] constant(1)
+  ROOT e = pred[] compare(d, one), direction=EQ }
+"""
+
+
+def row_sort(element_type: str, size: int, comparator: str, devices: int) -> str:
+    split = f"{{devices=[{devices}]<=[{devices}]}}"
+    return f"""{COMPARATORS}
+      ENTRY e {{ x = {element_type}[{size}] parameter(0), sharding={split}
+        ROOT r = {element_type}[{size}] sort(x), dimensions={{0}}, is_stable=true, to_apply={comparator},
+          sharding={split} }}"""
+
+
+def floats(kind: str, size: int) -> Any:
+    generator = np.random.default_rng(size)
+    values = generator.standard_normal(size).astype(np.float32)
+    if kind == "ties":
+        choices = np.array([0.0, -0.0, np.nan, 1.5, -1.5, np.inf], np.float32)
+        return choices[generator.integers(0, len(choices), size)]
+    return {"random": values, "sorted": np.sort(values), "reversed": np.sort(values)[::-1].copy()}[kind]
+
+
+@pytest.fixture
+def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "DISTRIBUTED_SORT_MIN_ELEMENTS", 1)
+
+
+@pytest.mark.usefixtures("short_rows")
+@pytest.mark.parametrize("devices", [2, 4, 8])
+@pytest.mark.parametrize("kind", ["random", "sorted", "reversed", "ties"])
+def test_one_row_is_sorted_by_all_devices(kind: str, devices: int) -> None:
+    module = check_partitioned(row_sort("f32", 2048, "by_value", devices), devices, [floats(kind, 2048)])
+    assert collectives(module) == ["all-gather", "all-to-all"]
+    assert largest_all_gather(module) <= devices**2 * 7
+
+
+@pytest.mark.usefixtures("short_rows")
+@pytest.mark.parametrize("seed", range(3))
+def test_equal_elements_of_several_operands_keep_their_order(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    devices = int(generator.choice([2, 3, 4, 8]))
+    size = devices * int(generator.integers(devices**2, 200))
+    split = f"{{devices=[{devices}]<=[{devices}]}}"
+    text = f"""{COMPARATORS}
+      ENTRY e {{ x = s32[{size}] parameter(0), sharding={split}
+        y = u8[{size}] parameter(1), sharding={split}
+        z = bf16[{size}] parameter(2)
+        ROOT r = (s32[{size}], u8[{size}], bf16[{size}]) sort(x, y, z), dimensions={{0}}, is_stable=true,
+          to_apply=two_keys, sharding={{{split}, {split}, {split}}} }}"""
+    bf16 = xla.Shape.parse("bf16[]").dtype
+    given = [
+        generator.integers(-2, 2, size).astype(np.int32),
+        generator.integers(0, 3, size).astype(np.uint8),
+        np.arange(size).astype(bf16),
+    ]
+    module = check_partitioned(text, devices, given)
+    assert largest_all_gather(module) <= devices**2 * 7
+
+
+@pytest.mark.usefixtures("short_rows")
+def test_a_descending_row_on_the_native_platform() -> None:
+    values = np.random.default_rng(0).integers(-50, 50, 1000).astype(np.int32)
+    module = check_partitioned(row_sort("s32", 1000, "descending", 8), 8, [values], "cpu")
+    assert collectives(module) == ["all-gather", "all-to-all"]
+
+
+@pytest.mark.usefixtures("short_rows")
+@pytest.mark.parametrize(("element_type", "comparator"), [("f32", "partial"), ("s32", "no_order")])
+def test_a_row_without_a_total_order_is_gathered(element_type: str, comparator: str) -> None:
+    given = floats("ties", 512) if element_type == "f32" else np.random.default_rng(0).integers(0, 9, 512, np.int32)
+    module = check_partitioned(row_sort(element_type, 512, comparator, 4), 4, [given])
+    assert collectives(module) == ["all-gather"]
+    assert largest_all_gather(module) == 512
+
+
+def test_short_rows_are_gathered() -> None:
+    module = check_partitioned(row_sort("f32", 64, "by_value", 4), 4, [floats("ties", 64)])
+    assert collectives(module) == ["all-gather"]
+
+
+@pytest.mark.parametrize("comparator", ["by_value", "partial"])
+@pytest.mark.parametrize("platform", ["interpreter", "cpu"])
+@pytest.mark.parametrize(
+    ("dimensions", "dimension", "tiles"),
+    [
+        ((5, 16), 1, (1, 8)),
+        ((16, 3), 0, (8, 1)),
+        ((2, 16, 5), 1, (2, 4, 1)),
+        ((16, 8), 0, (4, 2)),
+        ((24, 8), 1, (1, 8)),
+    ],
+)
+def test_rows_are_exchanged(
+    dimensions: tuple[int, ...], dimension: int, tiles: tuple[int, ...], platform: str, comparator: str
+) -> None:
+    """Whole rows go to devices, and tiles back. The number of rows need not be a multiple of that of devices."""
+    shape, assignment = ",".join(map(str, dimensions)), ",".join(map(str, tiles))
+    text = f"""{COMPARATORS}
+      ENTRY e {{ x = f32[{shape}] parameter(0), sharding={{devices=[{assignment}]<=[8]}}
+        ROOT r = f32[{shape}] sort(x), dimensions={{{dimension}}}, is_stable=true, to_apply={comparator},
+          sharding={{devices=[{assignment}]<=[8]}} }}"""
+    module = check_partitioned(text, 8, [floats("ties", int(np.prod(dimensions))).reshape(dimensions)], platform)
+    assert collectives(module) == ["all-to-all"]
+
+
+def test_rows_of_a_manual_region_are_exchanged_inside_of_it() -> None:
+    """Devices with different coordinates along the manual axis sort rows of their own."""
+    mesh = "mesh['x'=2,'y'=4]"
+    text = f"""{COMPARATORS}
+      ENTRY e {{ x = f32[8,16] parameter(0), sharding={{{mesh}, [{{'x'}}, {{'y'}}]}}
+        p = f32[4,16] custom-call(x), custom_call_target="SPMDFullToShardShape",
+          sharding={{{mesh}, [{{}}, {{'y'}}], manual={{'x'}}}}
+        s = f32[4,16] sort(p), dimensions={{1}}, is_stable=true, to_apply=by_value
+        b = f32[4,16] custom-call(s), custom_call_target="Sharding",
+          sharding={{{mesh}, [{{}}, {{'y'}}], manual={{'x'}}}}
+        ROOT r = f32[8,16] custom-call(b), custom_call_target="SPMDShardToFullShape",
+          sharding={{{mesh}, [{{'x'}}, {{'y'}}]}} }}"""
+    whole = f"""{COMPARATORS}
+      ENTRY e {{ x = f32[8,16] parameter(0)
+        ROOT s = f32[8,16] sort(x), dimensions={{1}}, is_stable=true, to_apply=by_value }}"""
+    given = floats("random", 128).reshape(8, 16)
+    module = check_partitioned(text, 8, [given], whole=whole)
+    assert collectives(module) == ["all-to-all"]

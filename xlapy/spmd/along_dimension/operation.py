@@ -1,0 +1,71 @@
+"""An operation along a split dimension, as the rules of this folder see it.
+
+Responsible for the sharding that its operands and results have, and for the local arrays of operands. Does not depend
+on what is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlapy.base.shape import Ints
+from xlapy.hlo.instruction import Instruction
+from xlapy.spmd.along_dimension.tile_group import TileGroup
+from xlapy.spmd.array_sharding import ArraySharding, Tiling, are_independent, divides_evenly, local_shape
+from xlapy.spmd.resharding import PartitionedArray, Resharder
+
+
+@dataclass(frozen=True)
+class SplitOperation:
+    """An operation, the distribution of its operands and the requested shardings of its results.
+
+    requested: empty if the program requests none.
+    """
+
+    resharder: Resharder
+    instruction: Instruction
+    operands: Sequence[PartitionedArray]
+    requested: Sequence[ArraySharding]
+    manual_axes: tuple[Tiling, ...]
+
+    def sharding_along(self, dimension: int) -> ArraySharding | None:
+        """Returns the sharding that splits the dimension, and that operands and results should have.
+
+        It is the requested sharding, or else that of the first operand that is split along the dimension. None if the
+        dimension is not split, or if the result is to be split along other dimensions only, so that resharding the
+        operands is enough.
+        """
+        wanted = self.requested[0].with_partial_sums(None) if self.requested else None
+        if wanted is not None and any(wanted.tilings):
+            return wanted if self._splits(wanted, dimension) else None
+        size = self.instruction.operands[0].shape.dimensions
+        for operand in self.operands:
+            found = operand.sharding.with_partial_sums(None)
+            if operand.instruction.shape.rank == len(size) and self._splits(found, dimension):
+                return found
+        return None
+
+    def _splits(self, sharding: ArraySharding, dimension: int) -> bool:
+        sizes = self.instruction.operands[0].shape.dimensions
+        if len(sharding.tilings) != len(sizes) or sharding.tilings[dimension] is None:
+            return False
+        fits = all(
+            tiling is None or divides_evenly(size, tiling) for size, tiling in zip(sizes, sharding.tilings, strict=True)
+        )
+        return fits and are_independent([*sharding.all_tilings, *self.manual_axes])
+
+    def local_sizes(self, sharding: ArraySharding) -> Ints:
+        """Returns the sizes of a device's tile of the first operand."""
+        return local_shape(self.instruction.operands[0].shape, sharding).dimensions
+
+    def group(self, sharding: ArraySharding, dimension: int) -> TileGroup:
+        """Returns the devices that hold the tiles of the dimension."""
+        return TileGroup.along(self.resharder, sharding, dimension, self.manual_axes)
+
+    def local(self, number: int, sharding: ArraySharding) -> Instruction:
+        """Returns a device's tile of an operand."""
+        return self.resharder.reshard(self.operands[number], sharding).instruction
+
+    def result(self, instruction: Instruction, sharding: ArraySharding) -> PartitionedArray:
+        return PartitionedArray(instruction, sharding, self.manual_axes)
