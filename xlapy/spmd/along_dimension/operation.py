@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xlapy.base.shape import Ints
 from xlapy.hlo.instruction import Instruction
 from xlapy.spmd.along_dimension.tile_group import TileGroup
-from xlapy.spmd.array_sharding import ArraySharding, Tiling, are_independent, divides_evenly, local_shape
+from xlapy.spmd.array_sharding import ArraySharding, Tiling, are_independent, divides_evenly, local_shape, replicated
 from xlapy.spmd.resharding import PartitionedArray, Resharder
 
 
@@ -66,6 +66,12 @@ class SplitOperation:
     def local(self, number: int, sharding: ArraySharding) -> Instruction:
         """Returns a device's tile of an operand."""
         return self.resharder.reshard(self.operands[number], sharding).instruction
+
+    def whole(self, number: int) -> Instruction:
+        """Returns a whole operand on every device."""
+        return self.resharder.reshard(
+            self.operands[number], replicated(self.instruction.operand_shapes[number])
+        ).instruction
 
     def result(self, instruction: Instruction, sharding: ArraySharding) -> PartitionedArray:
         return PartitionedArray(instruction, sharding, self.manual_axes)
