@@ -11,6 +11,7 @@ from collections.abc import Callable
 from xlapy import opcodes
 from xlapy.opcodes.registry import OpDef
 from xlapy.spmd.along_dimension.cumulative import cumulative_along_split_dimension
+from xlapy.spmd.along_dimension.fourier import fft_along_split_dimensions
 from xlapy.spmd.along_dimension.operation import SplitOperation
 from xlapy.spmd.along_dimension.reductions import reduce_split_dimensions
 from xlapy.spmd.along_dimension.sorting import sort_along_split_dimension, top_k_along_split_dimension
@@ -20,6 +21,7 @@ SplitRule = Callable[[SplitOperation], "list[PartitionedArray] | None"]
 """Writes an operation along a split dimension; returns its results, or None if the rule does not apply."""
 
 SPLIT_RULES: dict[OpDef, SplitRule] = {
+    opcodes.FFT: fft_along_split_dimensions,
     opcodes.REDUCE: reduce_split_dimensions,
     opcodes.REDUCE_WINDOW: cumulative_along_split_dimension,
     opcodes.SORT: sort_along_split_dimension,
