@@ -22,6 +22,7 @@ BENCHMARKS = {
     "networks": "convolutional networks, inference and training",
     "transformers": "parts of language models, and recurrent networks",
     "jax_programs": "programs through JAX",
+    "multi_device": "programs through JAX on eight devices",
     "compiling": "compile times",
 }
 

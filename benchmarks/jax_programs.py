@@ -71,8 +71,8 @@ class Figures:
 
 def measure(name: str, program: Program, runs: int, machine: Machine) -> Figures:
     implementations = [_compiled(program, platform) for platform in ("cpu", "xlapy")]
-    _compare(name, program, *[c.call() for c in implementations])
-    times = _alternate([c.call for c in implementations], runs)
+    compare(name, program.tolerance, *[c.call() for c in implementations])
+    times = alternate([c.call for c in implementations], runs)
     theirs, ours = implementations
     return Figures(
         (times[0], times[1]),
@@ -102,16 +102,17 @@ def _compiled(program: Program, platform: str) -> CompiledProgram:
     return CompiledProgram(lambda: jax.block_until_ready(compiled(*arguments)), text, arguments, seconds, live)
 
 
-def _compare(name: str, program: Program, theirs: Any, ours: Any) -> None:
+def compare(name: str, tolerance: float, theirs: Any, ours: Any) -> None:
     """Exits if any result differs by more than the tolerance, relative to the largest element of that result."""
     for number, (wanted, got) in enumerate(zip(jax.tree.leaves(theirs), jax.tree.leaves(ours), strict=True)):
-        wanted, got = np.asarray(wanted, np.float64), np.asarray(got, np.float64)
+        dtype = np.complex128 if jax.numpy.iscomplexobj(wanted) else np.float64
+        wanted, got = np.asarray(wanted).astype(dtype), np.asarray(got).astype(dtype)
         difference = np.abs(got - wanted).max(initial=0)
-        if not difference <= program.tolerance * max(np.abs(wanted).max(initial=0), 1e-6):
+        if not difference <= tolerance * max(np.abs(wanted).max(initial=0), 1e-6):
             raise SystemExit(f"{name}: result {number} differs by {difference:.3g} from that of JAX's CPU")
 
 
-def _alternate(calls: Sequence[Callable[[], Any]], runs: int) -> list[float]:
+def alternate(calls: Sequence[Callable[[], Any]], runs: int) -> list[float]:
     """Returns the median seconds of each call; every run times all calls, one after the other."""
     counts: list[int] = []
     for call in calls:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 
@@ -84,3 +85,17 @@ def test_modules_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert "lowest" in shown and "several.hlo runs on 2 devices" in shown and "huge.hlo takes at least" in shown
     found = json.loads(figures.read_text())
     assert found["measured"].keys() == {"add"} and found["left out"].keys() == {"bad", "huge", "several"}
+
+
+def test_programs_of_several_devices_are_measured_by_name_and_kept_in_a_file(tmp_path: Path):
+    table = tmp_path / "table.md"
+    table.write_text("| all-reduce, 4 MB | 3.000 | 1.000 | 3.00 | 5 | 5 | 1 all-reduce |\n")
+    command = [sys.executable, "-m", "benchmarks.multi_device", "--runs", "1", "--output", str(table), "--append"]
+    subprocess.run([*command, "one addition"], check=True, capture_output=True, timeout=120)
+    lines = table.read_text().splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:4]] == ["| all-reduce, 4 MB", "| one addition"]
+    assert lines[2].endswith("| 3.00 | 5 | 5 | 1 all-reduce |") and lines[-3].startswith(
+        "- collectives: geometric mean"
+    )
+    refused = subprocess.run([*command, "sorting"], check=False, capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 2 and "unknown program 'sorting'; known are along, windows" in refused.stderr

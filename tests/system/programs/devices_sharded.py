@@ -23,6 +23,10 @@ def check(function, array, axis):
     )
 
 
+# The text of a compiled program names its devices.
+rows = jax.device_put(a, NamedSharding(mesh, P("x")))
+assert "num_partitions=4" in jax.jit(lambda x: x.sum(0)).lower(rows).compile().as_text()
+
 for axis in 0, 2:
     check(jnp.linalg.cholesky, symmetric, axis)
     check(lambda x: jnp.linalg.solve(x, x), a, axis)

@@ -115,9 +115,13 @@ def write_device_assignment(assignment: DeviceAssignment) -> bytes:
 
 
 def write_module_with_config(
-    module: bytes, parameters: Sequence[Sharding | None], results: Sequence[Sharding | None]
+    module: bytes,
+    parameters: Sequence[Sharding | None],
+    results: Sequence[Sharding | None],
+    replicas: int = 1,
+    partitions: int = 1,
 ) -> bytes:
-    """Writes an HloModuleProtoWithConfig with the shardings of parameters and results.
+    """Writes an HloModuleProtoWithConfig with the shardings of parameters and results, and the number of devices.
 
     The configuration includes the signature, because XLA aborts the process without it.
     """
@@ -128,7 +132,8 @@ def write_module_with_config(
         whole = Sharding(ShardingKind.TUPLE, elements=tuple(sharding or _REPLICATED for sharding in results))
         write_sharding(message.spmd_output_sharding, whole)
     signature = encode(message.host_program_shape)
-    return _encode_field(1, encode(message)) + _encode_field(2, _encode_field(1, signature))
+    config = _encode_field(1, signature) + _encode_number(4, replicas) + _encode_number(5, partitions)
+    return _encode_field(1, encode(message)) + _encode_field(2, config)
 
 
 _REPLICATED = Sharding(ShardingKind.REPLICATED)
@@ -136,8 +141,18 @@ _REPLICATED = Sharding(ShardingKind.REPLICATED)
 
 def _encode_field(number: int, body: bytes) -> bytes:
     """Encodes a length-delimited field of a protocol buffer."""
-    size, rest = bytearray(), len(body)
-    while rest > 127:
-        size.append(rest & 127 | 128)
-        rest >>= 7
-    return bytes([number << 3 | 2, *size, rest]) + body
+    return bytes([number << 3 | 2, *_variable_length(len(body))]) + body
+
+
+def _encode_number(number: int, value: int) -> bytes:
+    """Encodes a field of a protocol buffer that is an unsigned integer."""
+    return bytes([number << 3, *_variable_length(value)])
+
+
+def _variable_length(value: int) -> bytes:
+    """Encodes an unsigned integer in groups of seven bits, the lowest first."""
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])

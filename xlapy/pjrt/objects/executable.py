@@ -280,7 +280,11 @@ def executable_optimized_program(args: Any) -> None:
         if loaded.placement.parameter_orders:
             module = with_declared_layouts(module, loaded.parameter_orders, loaded.result_orders)
         loaded.program_bytes = write_module_with_config(
-            module.to_proto(), loaded.placement.parameter_shardings, loaded.placement.result_shardings
+            module.to_proto(),
+            loaded.placement.parameter_shardings,
+            loaded.placement.result_shardings,
+            loaded.assignment.num_replicas,
+            loaded.assignment.num_partitions,
         )
     program = structure("Program").from_address(args.program)
     format, size = loaded.kept.bytes(b"hlo_with_config")
