@@ -12,6 +12,7 @@ from functools import partial
 
 from xlapy import opcodes
 from xlapy.analysis.cost.duration import is_long_running
+from xlapy.analysis.fingerprint import module_fingerprint
 from xlapy.base import flags
 from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.error_codes.interfaces import commands as command_codes
@@ -306,6 +307,7 @@ def compile_module(
     checks_values: bool = False,
     tuned: TunedPlans | None = None,
     memory_limit: int | str | None = None,
+    spans_processes: bool = False,
 ) -> Compiled:
     """Compiles a verified module, which stays unchanged; raises `UnsupportedError` for what cpu does not support.
 
@@ -313,7 +315,8 @@ def compile_module(
     program measures. optimized: whether the module has been optimized already, so that no passes run. checks_values:
     whether the host checks the value of every instruction for NaN or infinities. tuned: the plans of kernels for which
     the module demands none; None: those of the flag `tuning_file`. memory_limit: the memory that the program may need,
-    as `flags.memory_limit` reads it; values are computed again to meet it.
+    as `flags.memory_limit` reads it; values are computed again to meet it. spans_processes: whether other processes may
+    run some of the devices.
     """
     check_applied_computations(module)
     limit = 0 if optimized or checks_values else flags.memory_limit(memory_limit)
@@ -340,6 +343,7 @@ def compile_module(
                 choices,
                 checks_values=checks_values,
                 tuned=plans,
+                spans_processes=spans_processes,
             )
             plans_of[lowered] = choices
             return lowered
@@ -348,6 +352,7 @@ def compile_module(
         if limit and program_bytes(program) > limit:
             with trace.span("rematerialization", "stage"):
                 copy, program = fit_memory(copy, program, limit, frozenset(donated), lower)
+        program.fingerprint = module_fingerprint(module) if spans_processes else 0
         record.plans = plans_of[program]  # not those of attempts to need less memory
         _log_callbacks(program)
         _check_plans(module, record)
@@ -382,6 +387,7 @@ def _lower(
     *,
     checks_values: bool,
     tuned: TunedPlans,
+    spans_processes: bool,
 ) -> NativeProgram:
     """Returns the native program of an optimized module, with assigned buffers.
 
@@ -401,6 +407,7 @@ def _lower(
             records_values=bool(flags.get("verify_buffers")),
             on_plan=note,
             tuned=tuned,
+            spans_processes=spans_processes,
         )
         program.is_long_running = is_long_running(module, rates=host_target().rates)
         if not checks_bounds:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from xlapy.cpu.llvm import safepoints, target_calls
 from xlapy.cpu.llvm.communication import waits
 from xlapy.cpu.llvm.communication.feeds import feed_functions, feed_text
+from xlapy.cpu.llvm.communication.process_rendezvous import process_rendezvous_text
 from xlapy.cpu.llvm.communication.rendezvous import emit_rendezvous, participant_table_text, rendezvous_text
 from xlapy.cpu.llvm.communication.transfers import (
     TRANSFER_DECLARATIONS,
@@ -101,7 +102,9 @@ class CallEmitter(ProgramMemoryEmitter):
     def rendezvous(self, function: FunctionState, thunk: CollectiveThunk) -> str:
         self._need_waits()
         if self._is_first_use("rendezvous"):
-            self.functions.append(rendezvous_text())
+            self.functions.append(rendezvous_text(self.program.spans_processes))
+            if self.program.spans_processes:
+                self.functions.append(process_rendezvous_text())
         self.functions.append(participant_table_text(thunk))
         operands = [(slice_, self.address(function, slice_)) for slice_ in thunk.operands]
         return emit_rendezvous(function.ir, thunk, self.program, self.memmove, operands)

@@ -78,6 +78,7 @@ def build_program(
     records_values: bool = False,
     on_plan: PlanHook | None = None,
     tuned: TunedPlans = NO_TUNED_PLANS,
+    spans_processes: bool = False,
 ) -> NativeProgram:
     """Returns the native program of a module, without outlined functions and buffer assignment.
 
@@ -85,13 +86,16 @@ def build_program(
     after_instruction: a hook that may read the operands and the result of each instruction, which are then kept.
     records_values: whether the program notes the values that its thunks read and write, for verification.
     on_plan: is called with each instruction that kernels compute, and its plan. The plans are recorded in the module.
-    tuned: the plans of kernels that the module demands no plan for.
+    tuned: the plans of kernels that the module demands no plan for. spans_processes: whether other processes may run
+    some of the devices.
     Raises `UnsupportedError`, which names the instruction, if something has no native form.
     """
     check_expanded_size(module)
     values = ValueRecords(records_values)
     hooks = after_instruction, on_plan
-    return ProgramBuilder(module, donated, replica_count, partition_count, hooks, values, tuned).program
+    program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
+    program.spans_processes = spans_processes
+    return ProgramBuilder(module, donated, program, hooks, values, tuned).program
 
 
 def native_opcodes() -> frozenset[OpDef]:
@@ -101,14 +105,13 @@ def native_opcodes() -> frozenset[OpDef]:
 
 
 class ProgramBuilder:
-    """Builds the native program of one module; holds what its computations share."""
+    """Builds the native program of one module; holds what its computations share. program: empty."""
 
     def __init__(
         self,
         module: Module,
         donated: Collection[int],
-        replica_count: int,
-        partition_count: int,
+        program: NativeProgram,
         hooks: tuple[InstructionHook | None, PlanHook | None],
         values: ValueRecords,
         tuned: TunedPlans,
@@ -116,7 +119,7 @@ class ProgramBuilder:
         self._tuned = tuned
         self.after_instruction, self._on_plan = hooks
         self.values = values
-        self.program = NativeProgram(module.name, replica_count=replica_count, partition_count=partition_count)
+        self.program = program
         self.program.values = values if values.is_recording else None
         self._kernels: dict[Hashable, tuple[Choice, list[Kernel]]] = {}
         self._may_overwrite: dict[tuple[Buffer, frozenset[Buffer]], bool] = {}

@@ -3,7 +3,8 @@
 Native code finds all memory through a table of addresses:
 
     arena, arguments, results, constants, host callback (3 entries), shared memory, device number, received slices,
-    call blocks, poll function and state (4 entries), profiling counters (only if instrumented)
+    call blocks, poll function and state (4 entries), profiling counters (only if instrumented), process table (only if
+    the program spans processes)
 
 Responsible for that record and its textual dump. Does not depend on HLO operations or LLVM.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from xlapy.cpu.program.bounds_records import BoundsChecks
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
@@ -19,6 +21,9 @@ from xlapy.cpu.program.counter_records import ProfilingCounters
 from xlapy.cpu.program.shared_records import WAIT_RECORD_BYTES, round_to_cache_lines
 from xlapy.cpu.program.thunks import HostThunk, Thunk
 from xlapy.cpu.program.verification.value_records import ValueRecords
+
+if TYPE_CHECKING:
+    from xlapy.cpu.program.communication.process_placement import ProcessPlacement
 
 
 @dataclass(eq=False, slots=True)
@@ -47,6 +52,12 @@ class NativeProgram:
     arena_size: int = 0
     temporaries: list[BufferSlice] = field(default_factory=list[BufferSlice])
     """The temporaries in the arena, the largest first."""
+    spans_processes: bool = False
+    """Whether other processes may run some of the devices. The code is the same for all topologies."""
+    fingerprint: int = 0
+    """Tells programs that span processes apart; equal in all processes."""
+    placement: ProcessPlacement | None = None
+    """The processes of the devices, if this is a program as one of several processes runs it."""
     is_long_running: bool = False
     """Whether a run is likely to take so long that calls return before it has finished."""
     counters: ProfilingCounters | None = None
@@ -122,9 +133,14 @@ class NativeProgram:
         return self.poll_index + 4
 
     @property
+    def processes_index(self) -> int:
+        """The table entry with the address of the process table of a program that spans processes."""
+        return self.counters_index + (self.counters is not None)
+
+    @property
     def table_size(self) -> int:
         """The number of entries in the address table."""
-        return self.counters_index + (self.counters is not None)
+        return self.processes_index + self.spans_processes
 
 
 # -- the dump

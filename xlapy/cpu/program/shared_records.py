@@ -74,6 +74,21 @@ def rendezvous_header_bytes(members: int) -> int:
     return RENDEZVOUS_HEADER_BYTES + round_to_cache_lines(4 * members)
 
 
+EXCHANGE_SLOT_HEADER_BYTES = 192
+"""The size of an exchange slot before its transfers: the launch, the step, and the request to the transport."""
+
+TRANSFER_BYTES = 80
+"""The size of the record of a transfer."""
+
+
+def exchange_slot_bytes(transfers: int) -> int:
+    """The size of an exchange slot, through which a group exchanges data with other processes."""
+    return EXCHANGE_SLOT_HEADER_BYTES + TRANSFER_BYTES * transfers
+
+
+LAUNCH_NUMBER_OFFSET = 8
+"""The offset in shared memory of the number of the launch, which processes have agreed on."""
+
 WAIT_RECORD_BYTES = 64
 """The size of the record that says what a device waits for. Shared memory starts with the cancellation word, padded to
 this size, followed by one such record per device."""

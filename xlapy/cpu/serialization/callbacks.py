@@ -1,8 +1,8 @@
 """Serializes the thunks of a native program that may call the host as JSON, and restores them.
 
-    {"devices": [replicas, partitions], "shared": [received slices, bytes], "thunks": [...]}
+    {"devices": [replicas, partitions], "shared": [received slices, bytes], "thunks": [...], "fingerprint": number}
 
-Each thunk has its kind (a key of `HOST_THUNKS`), the name of its instruction in the optimized module, whether a native
+Only programs that span processes have a fingerprint. Each thunk has its kind (a key of `HOST_THUNKS`), the name of its instruction in the optimized module, whether a native
 target may be called, its operands and results as [storage class, number, offset, shape, name], and the fields of its
 class.
 
@@ -24,11 +24,12 @@ from xlapy.hlo.module import Module
 
 def callbacks_to_json(program: NativeProgram) -> dict[str, Any]:
     """Returns the `host_calling_thunks` of a program in the form that `restore_callbacks` reads."""
-    return {
+    data: dict[str, Any] = {
         "devices": [program.replica_count, program.partition_count],
         "shared": [program.received_count, program.shared_size],
         "thunks": [_to_json(thunk) for thunk in program.host_calling_thunks],
     }
+    return data | ({"fingerprint": program.fingerprint} if program.spans_processes else {})
 
 
 def _to_json(thunk: HostThunk) -> dict[str, Any]:
@@ -41,16 +42,17 @@ def _slices_to_json(slices: Sequence[BufferSlice]) -> list[list[Any]]:
     return [[s.storage.value, s.number, s.offset, s.shape.to_text(), s.name] for s in slices]
 
 
-def restore_callbacks(program: NativeProgram, data: Mapping[str, Any], optimized: Module) -> None:
+def restore_callbacks(program: NativeProgram, data: Mapping[str, Any], optimized: Module | None) -> None:
     """Adds the `host_calling_thunks` to a program.
 
-    optimized: the module after optimization, which holds the instructions of these thunks.
+    optimized: the module after optimization, which holds the instructions of these thunks; None if there are none.
 
     Raises `KeyError`, `TypeError`, `ValueError` or `XlaError` if `callbacks_to_json` has not produced the data.
     """
     program.replica_count, program.partition_count = map(int, data["devices"])
     program.received_count, program.shared_size = map(int, data["shared"])
-    instructions = {instruction.name: instruction for instruction in optimized.instructions()}
+    program.spans_processes, program.fingerprint = "fingerprint" in data, int(data.get("fingerprint", 0))
+    instructions = {instruction.name: instruction for instruction in (optimized.instructions() if optimized else ())}
     for number, thunk in enumerate(data["thunks"]):
         program.host_calling_thunks.append(_thunk_from_json(number, instructions[thunk["instruction"]], thunk))
 

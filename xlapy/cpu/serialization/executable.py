@@ -95,7 +95,7 @@ def _optimize(source: Callable[[], Module], program: NativeProgram) -> tuple[Mod
     module, decisions = edit.clone_module(source()), list[Decision]()
     Pipeline(passes(decisions.append)).run(module)
     # records the plans of kernels in the module
-    build_program(module, replica_count=program.replica_count, partition_count=program.partition_count)
+    build_program(module, (), program.replica_count, program.partition_count, spans_processes=program.spans_processes)
     return module, decisions
 
 
@@ -162,6 +162,8 @@ def deserialize_program(image: bytes, source: Callable[[], Module]) -> LoadedPro
         imports = {name: resolve_symbol(name) for name in container.header["imports"]}
         if callbacks["thunks"]:
             restore_callbacks(program, callbacks, _optimized_module(container))
+        elif "fingerprint" in callbacks:
+            restore_callbacks(program, callbacks, None)
         code = link_objects(_images(container), ["xlapy_run"], imports)
     except (*MALFORMED, RuntimeError) as error:
         raise InvalidArgumentError(

@@ -25,13 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xlapy import opcodes
+from xlapy.analysis.fingerprint import update_digest
 from xlapy.base import flags
 from xlapy.base.concurrency.single_flight import Flights, SingleFlight
 from xlapy.base.container import pack, unpack
 from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import InvalidArgumentError, XlaError
-from xlapy.base.literal import Literal
 from xlapy.base.logging import logger
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.llvm.processor import target_processor
@@ -40,7 +39,6 @@ from xlapy.cpu.serialization.source_digest import preset_source_digest, source_d
 from xlapy.cpu.tuned_plans import tuned_plans
 from xlapy.hlo import edit
 from xlapy.hlo.module import Module
-from xlapy.text import PrintOptions, print_module
 
 KIND, TEXT_KIND = "cache entry", "text of a cache entry"
 _ENDING, _TEXT_ENDING, _UNFINISHED = ".xla", ".text", ".unfinished"
@@ -301,8 +299,6 @@ def _store(cache: CompileCache, key: str, compiled: Compiled) -> Compiled:
 
 # -- keys
 
-_TEXT = PrintOptions(print_metadata=False)
-
 
 def cache_key(module: Module, choices: Mapping[str, Any]) -> str:
     """The digest of everything a program depends on: module, choices, flags, processor, compiler.
@@ -311,11 +307,7 @@ def cache_key(module: Module, choices: Mapping[str, Any]) -> str:
     and printing large constants is slow.
     """
     digest = hashlib.sha256(json.dumps({"choices": choices, **compile_environment()}, sort_keys=True).encode())
-    digest.update(print_module(module, _TEXT).encode("utf-8", "surrogateescape"))
-    for instruction in module.instructions():
-        if instruction.op is opcodes.CONSTANT:
-            for array in _arrays(instruction.literal):
-                digest.update(array)
+    update_digest(digest, module)
     return digest.hexdigest()
 
 
@@ -328,10 +320,3 @@ def compile_environment() -> dict[str, Any]:
         "processor": [processor.name, sorted(processor.features)],
         "compiler": dict(compiler_identity()),
     }
-
-
-def _arrays(literal: Literal) -> Iterator[bytes]:
-    if literal.shape.is_array:
-        yield literal.to_bytes()
-    for element in literal.elements if literal.shape.is_tuple else ():
-        yield from _arrays(element)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from xlapy.base.concurrency.single_flight import SingleFlight
-from xlapy.cpu.llvm.communication import infeeds, queues, waits
+from xlapy.cpu.llvm.communication import infeeds, process_rendezvous, queues, waits
 from xlapy.cpu.llvm.jit import Code, compile_unoptimized
 from xlapy.native.function import NativeFunction
 from xlapy.native.llvm import library_text
@@ -29,6 +29,7 @@ _SIGNATURES: Final[Mapping[NativeFunction[Any, Any], tuple[Any, ...]]] = {
     queues.notify: (None, _POINTER),
     queues.sent_count: (_COUNT, _POINTER),
     queues.await_message: (ctypes.c_bool, _POINTER, _COUNT, _WORD),
+    process_rendezvous.is_exchange_pending: (ctypes.c_bool, _POINTER, _WORD),
     waits.cancel_waits: (None, _POINTER, _POINTER, _WORD),
     waits.read_wait: (None, _POINTER, _WORD, _POINTER),
     waits.read_word: (_COUNT, _POINTER),

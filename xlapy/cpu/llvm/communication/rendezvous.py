@@ -79,17 +79,25 @@ def emit_rendezvous(
             ir.emit(f"store ptr {pointer}, ptr {row.address(staging, row.number(4 + position))}")
         elif slice_.size:
             ir.emit(copy(row.address(staging, row.number(4 + position)), pointer, slice_.size))
-    count = ir.assign(f"trunc i64 {row.number(3)} to i32")
-    met = ir.assign(
-        f"call i32 @rendezvous(ptr %table, ptr {row.shared}, i64 {row.device}, i64 {thunk.number}, ptr {rendezvous}, "
-        f"i32 {completed}, i64 {row.number(2)}, i32 {count})"
-    )
+    given = f"ptr %table, ptr {row.shared}, i64 {row.device}, i64 {thunk.number}, ptr {rendezvous}, i32 {completed}"
+    if program.spans_processes:
+        met = _meet_over_processes(row, thunk, program, f"{given}, i64 {row.number(2)}, ptr {staging}")
+    else:
+        count = ir.assign(f"trunc i64 {row.number(3)} to i32")
+        met = ir.assign(f"call i32 @rendezvous({given}, i64 {row.number(2)}, i32 {count})")
     for position, slice_ in enumerate(thunk.results):
         taken = _received_address(row, thunk, staging, position)
         ir.emit(f"store ptr {taken}, ptr {row.entry(program.table_index(slice_))}")
     ir.br(after)
     ir.start_block(after)
     return ir.assign(f"phi i32 [ {refused}, %{outside} ], [ {met}, %{inside} ]")
+
+
+def _meet_over_processes(row: Row, thunk: CollectiveThunk, program: NativeProgram, given: str) -> str:
+    """Returns a register with the status of a rendezvous whose members may belong to several processes."""
+    processes = row.ir.assign(f"load ptr, ptr {row.entry(program.processes_index)}")
+    index = row.ir.assign(f"add i64 {row.device}, {thunk.number * program.replica_count * program.partition_count}")
+    return row.ir.assign(f"call i32 @rendezvous_over_processes({given}, ptr {processes}, i64 {index})")
 
 
 def _received_address(row: Row, thunk: CollectiveThunk, staging: str, position: int) -> str:
@@ -161,7 +169,8 @@ def completed_count(f: Function, record: RendezvousRecord) -> Int32:
     return record.completed.load(ACQUIRE)
 
 
-def rendezvous_text() -> str:
-    """The LLVM text of `rendezvous`, which calls `await_change`, and of `completed_count`."""
-    functions = ((rendezvous, "noinline #0"), (completed_count, "#0"))
+def rendezvous_text(spans_processes: bool = False) -> str:
+    """The LLVM text of `rendezvous`, which calls `await_change`, and of `completed_count`; of the latter alone for
+    programs that span processes."""
+    functions = [(rendezvous, "noinline #0")] * (not spans_processes) + [(completed_count, "#0")]
     return "\n\n".join("\n".join(function_text(one.built(), attributes=text)) for one, text in functions)

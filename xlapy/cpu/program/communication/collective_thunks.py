@@ -24,6 +24,7 @@ from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
 from xlapy.cpu.program.communication import direct_collectives
 from xlapy.cpu.program.communication.direct_collectives import PeerView, allocate_received, constant_index, own_rank
+from xlapy.cpu.program.communication.read_rules import forwarded_reads, split_read, whole_reads
 from xlapy.cpu.program.communication.rendezvous_assignment import (
     RendezvousAssignment,
     RendezvousRecord,
@@ -31,7 +32,7 @@ from xlapy.cpu.program.communication.rendezvous_assignment import (
     reason_against_rendezvous,
 )
 from xlapy.cpu.program.shared_records import round_to_cache_lines
-from xlapy.cpu.program.thunks import CollectiveThunk, CopyThunk, KernelThunk, RendezvousParticipant
+from xlapy.cpu.program.thunks import CollectiveThunk, CopyThunk, KernelThunk, RemoteRead, RendezvousParticipant
 from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Kernel, Value
@@ -65,9 +66,12 @@ class _Receive:
 
 
 def _append_rendezvous(
-    context: LoweringContext, instruction: Instruction, receives: Sequence[_Receive]
+    context: LoweringContext, instruction: Instruction, receives: Sequence[_Receive], reads: Sequence[RemoteRead]
 ) -> list[BufferSlice]:
-    """Appends a rendezvous to which members contribute their operands; returns the slices of what a device receives."""
+    """Appends a rendezvous to which members contribute their operands; returns the slices of what a device receives.
+
+    reads: which bytes of the members' operands a device reads.
+    """
     rendezvous = context.builder.module_state(RendezvousAssignment).find(instruction)
     assert rendezvous is not None
     received = allocate_received(context, instruction, [receive.shape for receive in receives])
@@ -75,6 +79,8 @@ def _append_rendezvous(
     operands = [context.slice_of(operand) for operand in instruction.operands]
     number, size = len(context.builder.program.host_calling_thunks), rendezvous.staging_size
     thunk = CollectiveThunk(number, instruction, operands, received, instruction.name, participants, size)
+    if context.builder.program.spans_processes:
+        thunk.remote_reads, thunk.exchanged = list(reads), tuple(range(len(reads)))
     context.append_callback(thunk)
     return received
 
@@ -126,28 +132,36 @@ def _is_direct(context: LoweringContext, instruction: Instruction) -> bool:
 
 @THUNK_RULES.rule(opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START)
 def _lower_all_reduce(context: LoweringContext, instruction: Instruction) -> None:
-    _lower_reduction(context, instruction, [0] * len(instruction.operands))
+    _lower_reduction(context, instruction, [0] * len(instruction.operands), whole_reads(instruction.operand_shapes))
 
 
 @THUNK_RULES.rule(opcodes.REDUCE_SCATTER)
 def _lower_reduce_scatter(context: LoweringContext, instruction: Instruction) -> None:
     leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
+    dimension = instruction.attributes_as(ReduceScatterAttributes).scatter_dimension
+    sizes = [leaf.dimensions[dimension] for leaf in leaves]
     strides = [
-        leaf.dimensions[instruction.attributes_as(ReduceScatterAttributes).scatter_dimension]
-        * _dimension_stride(operand, instruction.attributes_as(ReduceScatterAttributes).scatter_dimension)
-        for leaf, operand in zip(leaves, instruction.operand_shapes, strict=True)
+        size * _dimension_stride(operand, dimension)
+        for size, operand in zip(sizes, instruction.operand_shapes, strict=True)
     ]
-    _lower_reduction(context, instruction, strides)
+    reads = [
+        split_read(number, shape, dimension, size)
+        for number, (shape, size) in enumerate(zip(instruction.operand_shapes, sizes, strict=True))
+    ]
+    _lower_reduction(context, instruction, strides, reads)
 
 
 def _dimension_stride(shape: Shape, dimension: int) -> int:
     return math.prod(shape.dimensions[dimension + 1 :])
 
 
-def _lower_reduction(context: LoweringContext, instruction: Instruction, strides: Sequence[int]) -> None:
+def _lower_reduction(
+    context: LoweringContext, instruction: Instruction, strides: Sequence[int], reads: Sequence[RemoteRead]
+) -> None:
     """Reduces the operands one by one, or together if the reducer takes all of them.
 
-    strides: for each operand, the elements between the blocks of consecutive devices; 0 for all-reduce.
+    strides: for each operand, the elements between the blocks of consecutive devices; 0 for all-reduce. reads: which
+    bytes of the members' operands a device reads.
     """
     count = _member_count(context, instruction)
     if not count:
@@ -155,12 +169,12 @@ def _lower_reduction(context: LoweringContext, instruction: Instruction, strides
         return
     if _is_direct(context, instruction):
         if any(strides):
-            direct_collectives.append_reduce_scatter(context, instruction, count, strides)
+            direct_collectives.append_reduce_scatter(context, instruction, count, strides, reads)
         else:
             direct_collectives.append_all_reduce(context, instruction, count)
         return
     receives = [_all_arrays(instruction, n, count, stride) for n, stride in enumerate(strides)]
-    sources = _append_rendezvous(context, instruction, receives)
+    sources = _append_rendezvous(context, instruction, receives, reads)
     results = context.allocate(instruction)
     for chosen in direct_collectives.operands_reduced_together(instruction):
         if results[chosen[0]].shape.size:
@@ -273,7 +287,8 @@ def _append_gather(context: LoweringContext, instruction: Instruction, results: 
         )
         return
     receives = [_all_arrays(instruction, n, count) for n in range(len(results))]
-    for number, source in enumerate(_append_rendezvous(context, instruction, receives)):
+    reads = whole_reads(instruction.operand_shapes)
+    for number, source in enumerate(_append_rendezvous(context, instruction, receives, reads)):
         shape = instruction.operand_shapes[number]
         _concatenate_blocks(
             context,
@@ -333,19 +348,22 @@ def _lower_all_to_all(context: LoweringContext, instruction: Instruction) -> Non
             direct_collectives.append_concatenation(context, instruction, results, dimension, count, block_count=count)
             return
         for_member = [PeerView(shape, constant_index(member), own_rank) for member in range(count)]
-        direct_collectives.append_forwarding(context, instruction, results, for_member)
+        reads = [RemoteRead(0, byte_size(shape), follows_rank=True)]
+        direct_collectives.append_forwarding(context, instruction, results, for_member, reads)
         return
     size = byte_size(shape)
     if dimension is None:
         each = round_to_cache_lines(count * size)
         receives = [_Receive(0, _strided_offset(each, member * size), shape) for member in range(count)]
-        shared = _append_rendezvous(context, instruction, receives)
+        reads = [RemoteRead(0, size, follows_rank=True)]
+        shared = _append_rendezvous(context, instruction, receives, reads)
         context.thunks.extend(CopyThunk(s, r) for s, r in zip(shared, context.allocate(instruction), strict=True))
         return
     block = list(shape.dimensions)
     block[dimension] //= count
     stride = block[dimension] * _dimension_stride(shape, dimension)
-    (source,) = _append_rendezvous(context, instruction, [_all_arrays(instruction, 0, count, stride)])
+    receive, read = _all_arrays(instruction, 0, count, stride), split_read(0, shape, dimension, block[dimension])
+    (source,) = _append_rendezvous(context, instruction, [receive], [read])
     (result,) = context.allocate(instruction)
     _concatenate_blocks(context, instruction, source, result, shape, block, dimension)
 
@@ -395,9 +413,10 @@ def _forward_arrays(
     results: Sequence[BufferSlice],
 ) -> None:
     """Copies the arrays of the member `source(rank)` to the results; zeros if that is None."""
+    reads = forwarded_reads(instruction.operand_shapes, source, _member_count(context, instruction))
     if _is_direct(context, instruction):
         from_source = [PeerView(shape, source, constant_index(n)) for n, shape in enumerate(instruction.operand_shapes)]
-        direct_collectives.append_forwarding(context, instruction, results, from_source)
+        direct_collectives.append_forwarding(context, instruction, results, from_source, reads)
         return
 
     def offset(size: int) -> Callable[[int], int | None]:
@@ -409,9 +428,8 @@ def _forward_arrays(
 
     shapes = instruction.operand_shapes
     receives = [_Receive(n, offset(byte_size(shape)), shape) for n, shape in enumerate(shapes)]
-    context.thunks.extend(
-        CopyThunk(s, r) for s, r in zip(_append_rendezvous(context, instruction, receives), results, strict=True)
-    )
+    received = _append_rendezvous(context, instruction, receives, reads)
+    context.thunks.extend(CopyThunk(s, r) for s, r in zip(received, results, strict=True))
 
 
 # -- the done instructions

@@ -22,7 +22,8 @@ from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import LoweringContext
 from xlapy.cpu.program.communication.rendezvous_assignment import RendezvousAssignment, RendezvousRecord, byte_size
 from xlapy.cpu.program.shared_records import ADDRESS_BYTES
-from xlapy.cpu.program.thunks import CollectiveThunk, CopyThunk, KernelThunk, RendezvousParticipant
+from xlapy.cpu.program.communication.read_rules import root_reads, split_read, whole_reads
+from xlapy.cpu.program.thunks import CollectiveThunk, CopyThunk, KernelThunk, RemoteRead, RendezvousParticipant
 from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
@@ -74,9 +75,18 @@ def allocate_received(context: LoweringContext, instruction: Instruction, shapes
 
 
 def publish_addresses(
-    context: LoweringContext, instruction: Instruction, published: Sequence[BufferSlice], views: Sequence[PeerView] = ()
+    context: LoweringContext,
+    instruction: Instruction,
+    published: Sequence[BufferSlice],
+    views: Sequence[PeerView] = (),
+    reads: Sequence[RemoteRead] = (),
+    exchanged: Sequence[int] | None = None,
 ) -> list[BufferSlice]:
-    """Appends a rendezvous in which all members publish arrays; returns the slices of the peer views."""
+    """Appends a rendezvous in which all members publish arrays; returns the slices of the peer views.
+
+    reads: which bytes of the published arrays the views read, now or after a later rendezvous. exchanged: the numbers
+    of the reads of arrays that are complete now; None: all.
+    """
     rendezvous = context.builder.module_state(RendezvousAssignment).find(instruction)
     assert rendezvous is not None
     received = allocate_received(context, instruction, [view.shape for view in views])
@@ -91,6 +101,9 @@ def publish_addresses(
         rendezvous.staging_size,
         direct=True,
     )
+    if context.builder.program.spans_processes:
+        thunk.remote_reads = list(reads)
+        thunk.exchanged = tuple(range(len(reads)) if exchanged is None else exchanged)
     context.append_callback(thunk)
     return received
 
@@ -143,14 +156,17 @@ def append_all_reduce(context: LoweringContext, instruction: Instruction, count:
                 PeerView(block.shape, member(m), constant_index(result), constant_index(block.start(m)))
                 for m in range(count)
             ]
-    slices = publish_addresses(context, instruction, published, views)
+    count_of_blocks = len(blocks)
+    reads = [block.read(n) for n, block in enumerate(blocks)]
+    reads += [block.read(n + count_of_blocks, of_member=True) for n, block in enumerate(blocks)]
+    slices = publish_addresses(context, instruction, published, views, reads, range(count_of_blocks))
     width = 3 * count + 1
     received = [slices[n * width : (n + 1) * width] for n in range(len(blocks))]
     for together in operands_reduced_together(instruction):
         shapes = [blocks[n].shape for n in together]
         sources = [slice_ for n in together for slice_ in received[n][:count]]
         _append_reduction(context, instruction, sources, shapes, [received[n][count] for n in together], count)
-    publish_addresses(context, instruction, published)
+    publish_addresses(context, instruction, published, (), reads, range(count_of_blocks, 2 * count_of_blocks))
     for block_slices, block in zip(received, blocks, strict=True):
         if block.shape.size:
             context.thunks += map(CopyThunk, block_slices[count + 1 : 2 * count + 1], block_slices[2 * count + 1 :])
@@ -171,12 +187,19 @@ class _BlockPartition:
         """Returns where the block of a member starts, in bytes."""
         return min(rank * self._stride, self._last)
 
+    def read(self, array: int, *, of_member: bool = False) -> RemoteRead:
+        """Returns the rule by which a device reads the block of its own rank, or the block of each member."""
+        size, stride = byte_size(self.shape), self._stride
+        if of_member:
+            return RemoteRead(array, size, per_member=stride, last=self._last)
+        return RemoteRead(array, size, per_reader=stride, last=self._last)
+
 
 def append_reduce_to_root(context: LoweringContext, instruction: Instruction, count: int) -> None:
     """Lowers a collective-reduce: the first member keeps the result, all others receive zeros."""
     operands, shapes = _operand_slices(context, instruction), instruction.operand_shapes
     views = [PeerView(s, constant_index(m), constant_index(n)) for n, s in enumerate(shapes) for m in range(count)]
-    slices = publish_addresses(context, instruction, operands, views)
+    slices = publish_addresses(context, instruction, operands, views, root_reads(shapes))
     totals = [BufferSlice(shape.without_layout(), name=instruction.name) for shape in shapes]
     for together in operands_reduced_together(instruction):
         sources = [slice_ for n in together for slice_ in slices[n * count : (n + 1) * count]]
@@ -192,9 +215,10 @@ def _root_only(rank: int) -> int | None:
 
 
 def append_reduce_scatter(
-    context: LoweringContext, instruction: Instruction, count: int, strides: Sequence[int]
+    context: LoweringContext, instruction: Instruction, count: int, strides: Sequence[int], reads: Sequence[RemoteRead]
 ) -> None:
-    """Lowers a reduce-scatter. strides: for each operand, the elements between the blocks of consecutive members."""
+    """Lowers a reduce-scatter. strides: for each operand, the elements between the blocks of consecutive members.
+    reads: which bytes of the members' operands a device reads."""
     operands, results = _operand_slices(context, instruction), context.allocate(instruction)
     views = [
         PeerView(
@@ -206,7 +230,7 @@ def append_reduce_scatter(
         for n, (shape, stride) in enumerate(zip(instruction.operand_shapes, strides, strict=True))
         for m in range(count)
     ]
-    slices = publish_addresses(context, instruction, operands, views)
+    slices = publish_addresses(context, instruction, operands, views, reads)
     for together in operands_reduced_together(instruction):
         shapes = [instruction.operand_shapes[n] for n in together]
         sources = [slice_ for n in together for slice_ in slices[n * count : (n + 1) * count]]
@@ -296,7 +320,12 @@ def append_concatenation(
         for n, (shape, (_, stride)) in enumerate(zip(shapes, blocks, strict=True))
         for m in range(count)
     ]
-    slices = publish_addresses(context, instruction, operands, views)
+    reads = (
+        [split_read(n, shape, dimension, shape.dimensions[dimension] // block_count) for n, shape in enumerate(shapes)]
+        if block_count > 1
+        else whole_reads(shapes)
+    )
+    slices = publish_addresses(context, instruction, operands, views, reads)
     for n, (shape, result, (block, _)) in enumerate(zip(shapes, results, blocks, strict=True)):
         for m in range(count if block.size else 0):
             kernel = _block_copy_kernel(instruction, shape, block, result.shape, dimension, m)
@@ -331,9 +360,13 @@ def _block_copy_kernel(
 
 
 def append_forwarding(
-    context: LoweringContext, instruction: Instruction, results: Sequence[BufferSlice], views: Sequence[PeerView]
+    context: LoweringContext,
+    instruction: Instruction,
+    results: Sequence[BufferSlice],
+    views: Sequence[PeerView],
+    reads: Sequence[RemoteRead],
 ) -> None:
-    """Copies a whole array of some member to each result."""
+    """Copies a whole array of some member to each result. reads: as those of the views."""
     operands = _operand_slices(context, instruction)
-    context.thunks += map(CopyThunk, publish_addresses(context, instruction, operands, views), results)
+    context.thunks += map(CopyThunk, publish_addresses(context, instruction, operands, views, reads), results)
     publish_addresses(context, instruction, operands)

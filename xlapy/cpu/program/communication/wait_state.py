@@ -37,7 +37,14 @@ class Wait:
 
 def shared_memory_size(program: NativeProgram) -> int:
     """Returns the size in bytes of the memory that the devices of a run share."""
-    return max(program.shared_size, WAIT_RECORD_BYTES)
+    size = program.shared_size if program.placement is None else program.placement.memory_size
+    return max(size, WAIT_RECORD_BYTES)
+
+
+def cleared_memory_size(program: NativeProgram) -> int:
+    """Returns how much of this memory is zeros before the first run."""
+    size = program.shared_size if program.placement is None else program.placement.plans.shared_size
+    return max(size, WAIT_RECORD_BYTES)
 
 
 def shared_memory(program: NativeProgram) -> SharedMemory:
@@ -52,6 +59,14 @@ def cancel_run(program: NativeProgram, shared: SharedMemory) -> None:
     offsets = sorted(futex_offsets(program))
     words = (ctypes.c_int64 * len(offsets))(*offsets)
     host_functions().cancel_waits(shared.ctypes.data, ctypes.addressof(words), len(offsets))
+
+
+def exchanges_are_pending(program: NativeProgram, shared: SharedMemory) -> bool:
+    """Whether the transport may still access the memory of a run, whose devices have ended."""
+    if program.placement is None:
+        return False
+    functions, address = host_functions(), shared.ctypes.data
+    return any(functions.is_exchange_pending(address, offset) for offset in program.placement.slot_offsets)
 
 
 def futex_offsets(program: NativeProgram) -> set[int]:
@@ -91,6 +106,8 @@ def _read_wait(program: NativeProgram, shared: SharedMemory, device: int) -> Wai
         return Wait(program.host_calling_thunks[number - 1 - HOST_WAIT_OFFSET], (), count)
     thunk = program.host_calling_thunks[number - 1]
     missing = thunk.missing_devices(functools.partial(_read_word, shared), device, goal)
+    if missing is not None and program.placement is not None:
+        missing = program.placement.missing_devices(thunk, device, missing, shared.ctypes.data)
     return None if missing is None else Wait(thunk, missing, count)
 
 

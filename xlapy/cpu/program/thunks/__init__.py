@@ -21,6 +21,7 @@ from xlapy.cpu.program.thunks.host import (
     IterationThunk,
     ValueCheckThunk,
 )
+from xlapy.cpu.program.thunks.remote_reads import Block, RemoteRead, merged
 from xlapy.cpu.program.thunks.thunk import (
     ConcurrentThunk,
     ConditionalThunk,
@@ -33,6 +34,7 @@ from xlapy.cpu.program.thunks.thunk import (
 
 __all__ = [
     "HOST_THUNKS",
+    "Block",
     "BoundsThunk",
     "CallbackThunk",
     "CallingConvention",
@@ -48,6 +50,7 @@ __all__ = [
     "LibraryCallThunk",
     "LibraryScratch",
     "OutlinedThunk",
+    "RemoteRead",
     "RendezvousParticipant",
     "Thunk",
     "ThunkEmitter",
@@ -55,5 +58,6 @@ __all__ = [
     "TransferThunk",
     "ValueCheckThunk",
     "WhileThunk",
+    "merged",
     "walk_thunks",
 ]

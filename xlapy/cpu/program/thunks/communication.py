@@ -23,6 +23,7 @@ from xlapy.cpu.program.thunks.host import (
     ReadWord,
     ValueCheckThunk,
 )
+from xlapy.cpu.program.thunks.remote_reads import RemoteRead
 
 
 @dataclass(eq=False, slots=True)
@@ -108,6 +109,11 @@ class CollectiveThunk(HostThunk):
     staging_size: int = 0
     """The size in bytes of the staging memory of one rendezvous; there are two such areas, used alternately."""
     direct: bool = False
+    remote_reads: list[RemoteRead] = field(default_factory=list[RemoteRead])
+    """What members read of each other's operands until the next rendezvous, if the program spans processes."""
+    exchanged: tuple[int, ...] = ()
+    """The numbers of those `remote_reads` whose arrays are complete now. The others are in another thunk of the
+    collective, which has equal `remote_reads`."""
 
     kind: ClassVar[str] = "collective"
     runs_without_python: ClassVar[bool] = True
@@ -179,7 +185,9 @@ class CollectiveThunk(HostThunk):
             [p.rendezvous_offset, p.members, p.rank, p.send_offsets, p.receive_offsets, p.peer_offsets]
             for p in self.participants
         ]
-        return {"participants": participants, "staging_size": self.staging_size, "direct": self.direct}
+        data = {"participants": participants, "staging_size": self.staging_size, "direct": self.direct}
+        remote = {"reads": [read.to_json() for read in self.remote_reads], "exchanged": self.exchanged}
+        return data | (remote if self.remote_reads else {})
 
     @classmethod
     def fields_from_json(cls, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,7 +196,9 @@ class CollectiveThunk(HostThunk):
             for offset, members, rank, send, receive, peer in data["participants"]
         ]
         size, direct = int(data["staging_size"]), bool(data["direct"])
-        return {"participants": participants, "staging_size": size, "direct": direct}
+        reads = [RemoteRead.from_json(read) for read in data.get("reads", ())]
+        remote = {"remote_reads": reads, "exchanged": tuple(map(int, data.get("exchanged", ())))}
+        return {"participants": participants, "staging_size": size, "direct": direct, **remote}
 
 
 HOST_THUNKS: dict[str, type[HostThunk]] = {

@@ -1,0 +1,139 @@
+"""`ProcessPlacement`: a program as one of several processes runs it, with the records that native code reads.
+
+Responsible for these records and for which devices a waiting device waits for. Does not depend on launches, or on how a
+transport moves bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from xlapy.base.concurrency.process_topology import ProcessTopology
+from xlapy.cpu.llvm.communication.process_rendezvous import (
+    REQUEST_OFFSET,
+    AddressPlan,
+    GroupRecord,
+    ProcessTable,
+    TransferPlan,
+)
+from xlapy.cpu.program.communication.process_plans import GroupPlan, plan_processes
+from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.thunks import CollectiveThunk, HostThunk
+
+_WORD = 8
+
+
+class Connection(Protocol):
+    """What connects a program to the other processes: addresses of records and native functions of a transport."""
+
+    transport: int
+    clique: int
+    program: int
+    post_exchange: int
+    begin_launch: int
+    fail_clique: int
+
+    def missing_processes(self, request: int) -> Sequence[int]:
+        """The processes that the pending request at an address waits for."""
+        ...
+
+
+class ProcessPlacement:
+    """The devices of a program in this and other processes, and the process table that native code reads.
+
+    connection: None before the program is connected to the transport.
+    """
+
+    def __init__(self, program: NativeProgram, topology: ProcessTopology) -> None:
+        self.topology = topology
+        self.plans = plan_processes(program, topology)
+        self.connection: Connection | None = None
+        self._groups = self.plans.by_device()
+        self._kept: list[Any] = []
+        self._table = self._make_table(program, topology.device_count)
+
+    @property
+    def table_address(self) -> int:
+        """The address of the `ProcessTable`, which lives as long as this object."""
+        return ctypes.addressof(self._table)
+
+    @property
+    def slot_offsets(self) -> list[int]:
+        """The offsets in shared memory of the exchange slots that are used."""
+        return [group.slot_offset for group in self.plans.groups if group.transfers]
+
+    @property
+    def memory_size(self) -> int:
+        """The bytes that the local devices of a launch share, with received memory."""
+        return self.plans.shared_size + self.plans.received_size
+
+    def connect(self, connection: Connection) -> None:
+        """Sets the transport and the clique. Called before the first launch."""
+        self.connection = connection
+        for name in ("transport", "clique", "program", "post_exchange", "begin_launch", "fail_clique"):
+            self._table[ProcessTable.offsets()[name] // _WORD] = getattr(connection, name)
+
+    def missing_devices(self, thunk: HostThunk, device: int, missing: Sequence[int], address: int) -> tuple[int, ...]:
+        """Returns the devices for which a device waits in a thunk.
+
+        missing: those that have not arrived in the shared memory at `address`, where remote devices never do.
+        """
+        group = self._groups.get((thunk.number, device))
+        if group is None or not isinstance(thunk, CollectiveThunk):
+            return tuple(missing)
+        local = tuple(one for one in missing if self.topology.is_local(one))
+        if local or not group.transfers:
+            return local
+        awaited: Sequence[int] = self.topology.remote_processes(group.members)
+        if self.connection is not None:
+            awaited = self.connection.missing_processes(address + group.slot_offset + REQUEST_OFFSET)
+        return tuple(one for one in group.remote_members if self.topology.process_of_device[one] in awaited)
+
+    def _make_table(self, program: NativeProgram, device_count: int) -> Any:
+        records = {id(group): self._group_record(group) for group in self.plans.groups}
+        words = [0] * (ProcessTable.byte_size() // _WORD)
+        words[ProcessTable.offsets()["received_offset"] // _WORD] = self.plans.shared_size
+        for thunk in program.host_calling_thunks:
+            for device in range(device_count):
+                group = self._groups.get((thunk.number, device))
+                words.append(0 if group is None else records[id(group)])
+        return (ctypes.c_int64 * len(words))(*words)
+
+    def _group_record(self, group: GroupPlan) -> int:
+        transfers = [
+            {
+                "is_receive": int(one.is_receive),
+                "peer": one.peer,
+                "tag": one.tag,
+                "base": int(one.base),
+                "slot": one.slot,
+                "distance": one.block.offset,
+                "count": one.block.count,
+                "block_bytes": one.block.size,
+                "stride_bytes": one.block.stride,
+            }
+            for one in group.transfers
+        ]
+        addresses = [{"slot": one.slot, "base": int(one.base), "distance": one.offset} for one in group.addresses]
+        fields = {
+            "local_count": len(group.devices),
+            "exchange": group.exchange,
+            "slot_offset": group.slot_offset,
+            "transfer_count": len(transfers),
+            "transfers": self._rows(TransferPlan.offsets, transfers),
+            "address_count": len(addresses),
+            "addresses": self._rows(AddressPlan.offsets, addresses),
+        }
+        return self._rows(GroupRecord.offsets, [fields])
+
+    def _rows(self, offsets: Callable[[], Any], rows: Sequence[dict[str, int]]) -> int:
+        """Returns the address of consecutive records, whose fields are all words."""
+        places = {name: offset // _WORD for name, offset in offsets().items()}
+        memory = (ctypes.c_int64 * max(1, len(rows) * len(places)))()
+        for number, row in enumerate(rows):
+            for name, value in row.items():
+                memory[number * len(places) + places[name]] = value
+        self._kept.append(memory)
+        return ctypes.addressof(memory)
