@@ -149,6 +149,15 @@ class MemoryLimited(Protocol):
     limits_memory: bool
 
 
+@runtime_checkable
+class ProcessSpanning(Protocol):
+    """A platform whose programs may span processes: `compile` and `load` have a further argument, `topology`, a
+    `ProcessTopology`. Such a program runs on its local devices only: calls take and return one row for each. Its
+    method `connect(group, device_ids)` connects it to the other processes before the first call."""
+
+    spans_processes: bool
+
+
 def _interpreter() -> Backend:
     from xlapy.runtime.backends.interpreter import InterpreterBackend
 

@@ -2,7 +2,9 @@
 
     {"devices": [replicas, partitions], "shared": [received slices, bytes], "thunks": [...], "fingerprint": number}
 
-Only programs that span processes have a fingerprint. Each thunk has its kind (a key of `HOST_THUNKS`), the name of its instruction in the optimized module, whether a native
+Only programs that span processes have a fingerprint.
+
+Each thunk has its kind (a key of `HOST_THUNKS`), the name of its instruction in the optimized module, whether a native
 target may be called, its operands and results as [storage class, number, offset, shape, name], and the fields of its
 class.
 

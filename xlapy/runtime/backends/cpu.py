@@ -6,23 +6,29 @@ supported. Does not depend on how programs are compiled.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import platform
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.concurrency.process_topology import ProcessTopology
 from xlapy.base.error_codes.compilation import compiling as compiling_codes
 from xlapy.base.error_codes.execution import calls as codes
+from xlapy.base.error_codes.execution import devices as device_codes
 from xlapy.base.error_codes.interfaces import commands as command_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.codegen.tuning import TunedPlans
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
+from xlapy.cpu.program.communication.process_placement import ProcessPlacement
 from xlapy.cpu.program.communication.wait_state import cancel_run, shared_memory
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.targets.call_frames import check_custom_call_targets
@@ -40,6 +46,13 @@ from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.host_launches import HostProgram, cancel_starving, note_canceled, run_host_launch
 from xlapy.runtime.collectives.launch import run_on_devices
 from xlapy.runtime.collectives.native_feeds import attached_feeds
+from xlapy.runtime.collectives.process_group import ProcessGroup
+from xlapy.runtime.collectives.remote_processes import (
+    RemoteProcesses,
+    await_exchanges,
+    begin_remote_launch,
+    set_launch_number,
+)
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine import allocator
 from xlapy.runtime.engine.calls import EngineCall, free_retired
@@ -82,9 +95,12 @@ class CpuProgram:
         donated: Sequence[DonatedLeaf] = (),
         partition_count: int = 1,
         checks: Checks = NO_CHECKS,
+        topology: ProcessTopology | None = None,
     ) -> None:
+        """topology: the processes of the devices, if others run some of them."""
         self._checks = checks
-        self.compiled = compiled
+        self.topology = topology
+        self.compiled = compiled = place_program(compiled, topology)
         self._partition_count = partition_count
         self.shape = shape
         self.donated = donated
@@ -106,6 +122,18 @@ class CpuProgram:
     def bind(self, devices: Sequence[Device]) -> None:
         """Sets the devices whose queues calls of the fast paths use."""
         self._host.bind(devices)
+
+    def placed(self, topology: ProcessTopology | None) -> CpuProgram:
+        """Returns the same compiled program for another assignment of its devices to processes."""
+        return CpuProgram(self.compiled, self.shape, self.donated, self._partition_count, self._checks, topology)
+
+    def connect(self, group: ProcessGroup, device_ids: Sequence[int]) -> None:
+        """Connects a program that spans processes, before its first launch. device_ids: the global id of each logical
+        device."""
+        placement = self.compiled.program.placement
+        if placement is not None:
+            program = self.compiled.program
+            placement.connect(RemoteProcesses(group, placement.topology, device_ids, program.fingerprint, program.name))
 
     def _make_fast_path(self) -> EngineCall | Dispatch | DispatchReady | None:
         """Calls by the engine. Short programs that call the host for nothing but custom calls of native functions run
@@ -216,7 +244,8 @@ class CpuProgram:
         if self.compiled.program.host_calling_thunks:
             return self._execute_concurrently(arguments, devices)
         results: list[Value] = []
-        for number, device_arguments in enumerate(arguments):
+        numbers = range(len(arguments)) if self.topology is None else self.topology.local_devices
+        for number, device_arguments in zip(numbers, arguments, strict=True):
             replica, partition = divmod(number, self._partition_count)
             results.append(self._execute(device_arguments, (replica, partition)))
         return results
@@ -226,7 +255,9 @@ class CpuProgram:
         `run_on_devices`."""
         run_id = next(run_ids)
         program = self.compiled.program
+        remote = begin_remote_launch(program)
         shared = shared_memory(program)
+        set_launch_number(shared, remote)
         hosts: list[HostCallbackHandler] = []
 
         def body(communicator: DeviceCommunicator) -> Value:
@@ -234,13 +265,17 @@ class CpuProgram:
             host = self._host.handler(communicator, run_id, shared)
             hosts.append(host)
             with attached_feeds(communicator.device, program, shared, communicator.number):
-                return self._execute(arguments[communicator.number], ids, host)
+                return self._execute(arguments[communicator.row], ids, host)
 
         def end() -> list[tuple[int, str]]:
             return self._host.unreceived(shared)
 
-        replicas = len(devices) // self._partition_count
-        return run_on_devices(devices, replicas, self._partition_count, body, lambda: cancel_run(program, shared), end)
+        count = len(devices) if remote is None else remote.topology.device_count
+        replicas, cancel = count // self._partition_count, partial(cancel_run, program, shared)
+        try:
+            return run_on_devices(devices, replicas, self._partition_count, body, cancel, end, remote)
+        finally:
+            await_exchanges(program, shared)
 
     def fixed_addresses(self, replica: int = 0, partition: int = 0) -> dict[int, int]:
         """The entries of the address table that are the same in every run on a device: constants and the
@@ -288,6 +323,30 @@ class CpuProgram:
         return serialize_program(self.compiled)
 
 
+def place_program(compiled: Compiled | LoadedProgram, topology: ProcessTopology | None) -> Compiled | LoadedProgram:
+    """Returns a compiled program as a process of a topology runs it; the program itself if it runs in one process.
+
+    `InvalidArgumentError` if the number of devices differs, or if code of one process is to span several.
+    """
+    program = compiled.program
+    count = program.replica_count * program.partition_count
+    if topology is None or not topology.spans_processes:
+        topology = ProcessTopology.single_process(count) if program.spans_processes else None
+    if topology is None:
+        return compiled
+    if not program.spans_processes or topology.device_count != count:
+        made = f"{count} devices of {'several processes' if program.spans_processes else 'one process'}"
+        raise InvalidArgumentError(
+            device_codes.RUN_DEVICES,
+            f"{program.name} was compiled for {made}, it cannot run on {topology.device_count} devices of processes "
+            f"{list(topology.processes)}; compile it with this topology",
+        )
+    placed, own = copy.copy(compiled), dataclasses.replace(program)
+    own.placement = ProcessPlacement(own, topology)
+    placed.program = own
+    return placed
+
+
 def is_dynamic(shape: ProgramShape) -> bool:
     """Whether a parameter or the result has dynamic dimensions."""
     return shape.result.is_dynamic or any(parameter.is_dynamic for parameter in shape.parameters)
@@ -313,6 +372,7 @@ class CpuBackend:
 
     name = "cpu"
     limits_memory = True
+    spans_processes = True
 
     def __init__(self) -> None:
         if (sys.platform, platform.machine()) != ("linux", "x86_64"):
@@ -334,32 +394,41 @@ class CpuBackend:
         checks: Checks = NO_CHECKS,
         tuning_file: str | None = None,
         memory_limit: int = 0,
+        topology: ProcessTopology | None = None,
     ) -> CpuProgram:
         """Compiles a module, or takes it from the compile cache. Programs with checks are never cached, and need more
-        memory than others, whatever the limit.
+        memory than others, whatever the limit. topology: the processes of the devices, if others run some of them.
         `UnsupportedError` for what the platform does not support."""
         _check_module(module, replica_count, partition_count)
         shape = module.entry_computation.program_shape
         numbers = [leaf_index(shape, leaf) for leaf in _reusable_leaves(shape, donated)]
-        tuned = tuned_plans(tuning_file)
+        tuned, spans = tuned_plans(tuning_file), topology is not None and topology.spans_processes
         if checks:
-            checked = compile_module(module, numbers, replica_count, partition_count, checks_values=True, tuned=tuned)
-            return self._program_of(checked, shape, partition_count, donated, checks)
+            checked = compile_module(
+                module, numbers, replica_count, partition_count, checks_values=True, tuned=tuned, spans_processes=spans
+            )
+            return self._program_of(checked, shape, partition_count, donated, checks, topology)
         choices = {
             "donated": numbers,
             "replicas": replica_count,
             "partitions": partition_count,
             "tuned plans": tuned.digest,
             "memory limit": memory_limit,
-        }
+        } | ({"spans processes": True} if spans else {})
         compiled = compile_cached(
             module,
             choices,
             lambda: compile_module(
-                module, numbers, replica_count, partition_count, tuned=tuned, memory_limit=memory_limit
+                module,
+                numbers,
+                replica_count,
+                partition_count,
+                tuned=tuned,
+                memory_limit=memory_limit,
+                spans_processes=spans,
             ),
         )
-        return self._program_of(compiled, shape, partition_count, donated)
+        return self._program_of(compiled, shape, partition_count, donated, topology=topology)
 
     def compile_uncached(
         self,
@@ -390,7 +459,12 @@ class CpuBackend:
         return self._program_of(compiled, program.shape, devices[1], donated)
 
     def load(
-        self, serialized: bytes, source: LazyModule, partition_count: int = 1, donated: Sequence[DonatedLeaf] = ()
+        self,
+        serialized: bytes,
+        source: LazyModule,
+        partition_count: int = 1,
+        donated: Sequence[DonatedLeaf] = (),
+        topology: ProcessTopology | None = None,
     ) -> CpuProgram:
         """Loads a serialized program. `InvalidArgumentError` or `UnsupportedError` if this version or processor cannot
         run it."""
@@ -407,7 +481,7 @@ class CpuBackend:
                     command_codes.SERIALIZED_BYTES,
                     f"the machine code of {source.name} has other {what} than {shape.to_text()}",
                 )
-        return self._program_of(loaded, shape, partition_count, donated)
+        return self._program_of(loaded, shape, partition_count, donated, topology=topology)
 
     def _program_of(
         self,
@@ -416,8 +490,9 @@ class CpuBackend:
         partition_count: int,
         donated: Sequence[DonatedLeaf],
         checks: Checks = NO_CHECKS,
+        topology: ProcessTopology | None = None,
     ) -> CpuProgram:
-        program = CpuProgram(compiled, shape, _reusable_leaves(shape, donated), partition_count, checks)
+        program = CpuProgram(compiled, shape, _reusable_leaves(shape, donated), partition_count, checks, topology)
         self._programs.add(program)
         return program
 

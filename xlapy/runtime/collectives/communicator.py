@@ -41,7 +41,7 @@ class _PendingReceive:
 @dataclass(slots=True)
 class DeviceCommunicator:
     """The `Communicator` of device `number` in a run. `device` holds its queues to the host; waits for the host end
-    after `timeout` seconds."""
+    after `timeout` seconds. `row`: its position among the devices of this process."""
 
     rendezvous: LaunchRendezvous
     device: Device
@@ -49,6 +49,7 @@ class DeviceCommunicator:
     replica_count: int
     partition_count: int
     timeout: float
+    row: int = 0
     _pending_receives: dict[int, _PendingReceive] = field(default_factory=dict[int, _PendingReceive])
     _last: int = 0
     _host_wait: tuple[int, float] = (0, 0)

@@ -43,8 +43,9 @@ from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.interpreter import Context, EvaluationPlan
 from xlapy.interpreter.checks import Checks
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
-from xlapy.runtime.collectives.device_names import device_name
+from xlapy.runtime.collectives.device_names import device_names
 from xlapy.runtime.collectives.native_feeds import attached_feeds
+from xlapy.runtime.collectives.remote_processes import await_exchanges, begin_remote_launch, set_launch_number
 from xlapy.runtime.collectives.rendezvous import ExternalWait, LaunchRendezvous
 from xlapy.runtime.collectives.watchdog import external_wait
 from xlapy.runtime.device import Device, collective_timeout
@@ -134,7 +135,8 @@ class HostProgram:
         if self._callbacks is not None:
             self._run_callbacks(self._callbacks, frame, program, launch)
             return
-        number = program["number"]
+        row = program["number"]
+        number = row if self.program.placement is None else self.program.placement.topology.local_devices[row]
         shared = self._launch(launch)
         rendezvous = shared.rendezvous
         rendezvous.start(number)
@@ -144,7 +146,7 @@ class HostProgram:
                 if error.status == CANCELED:
                     shared.ended.wait(_CAUSE_SECONDS)  # the device whose failure canceled the launch tells why
                 raise error
-            self._execute(frame, program, shared, number)
+            self._execute(frame, program, shared, row)
         except BaseException as error:  # any error must release the devices that wait for this one
             rendezvous.fail(number, error)
         finally:
@@ -184,13 +186,15 @@ class HostProgram:
                 self._launches.pop(number, None)
                 _active.discard(launch)
         if is_last:
+            await_exchanges(self.program, launch.shared)
             unreceived = launch.rendezvous.unreceived_error(self.unreceived(launch.shared))
             if unreceived is not None:
                 launch.rendezvous.fail(None, unreceived)
             launch.ended.set()
 
-    def _execute(self, frame: Record, program: Record, launch: _HostLaunch, number: int) -> None:
-        communicator = launch.communicators[number]
+    def _execute(self, frame: Record, program: Record, launch: _HostLaunch, row: int) -> None:
+        communicator = launch.communicators[row]
+        number = communicator.number
         host = self.handler(communicator, launch.run_id, launch.shared)
         is_attached = attached_feeds(communicator.device, self.program, launch.shared, number)
         with is_attached if self.has_feeds else nullcontext():
@@ -240,21 +244,25 @@ class _HostLaunch:
     def __init__(self, host: HostProgram, record: Record, devices: Sequence[Device]) -> None:
         program = host.program
         self._has_feeds = host.has_feeds
+        remote = begin_remote_launch(program)
+        topology = None if remote is None else remote.topology
         count = program.replica_count * program.partition_count
-        self.devices = devices or [Device(number, "cpu") for number in range(count)]
-        count = self.remaining = len(self.devices)
+        numbers = range(count) if topology is None else topology.local_devices
+        self.devices = devices or [Device(number, "cpu") for number in numbers]
+        self.remaining = len(self.devices)
         self.program = program
         self.shared = _shared_array(program, record["shared"])
+        set_launch_number(self.shared, remote)
         self.ended = threading.Event()
         self.run_id = next(run_ids)
         self.starving_polls = 0
         timeout, partitions = collective_timeout(), host.partition_count
-        replicas = count // partitions
-        names = [device_name(number, replicas, partitions) for number in range(count)]
-        self.rendezvous = LaunchRendezvous(names, timeout, self._wake, are_started=False)
+        replicas = (len(self.devices) if topology is None else count) // partitions
+        names = device_names(replicas, partitions, topology)
+        self.rendezvous = LaunchRendezvous(names, timeout, self._wake, are_started=False, remote=remote)
         self.communicators = [
-            DeviceCommunicator(self.rendezvous, device, number, replicas, partitions, timeout)
-            for number, device in enumerate(self.devices)
+            DeviceCommunicator(self.rendezvous, device, number, replicas, partitions, timeout, row)
+            for row, (number, device) in enumerate(zip(numbers, self.devices, strict=topology is not None))
         ]
 
     def _wake(self) -> None:

@@ -12,7 +12,8 @@ from xlapy.base.error_codes.execution import devices as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.hlo.module import Module
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
-from xlapy.runtime.collectives.device_names import device_name
+from xlapy.runtime.collectives.device_names import device_names
+from xlapy.runtime.collectives.remote_processes import RemoteLaunch
 from xlapy.runtime.collectives.rendezvous import LaunchRendezvous
 from xlapy.runtime.device import Device, collective_timeout
 from xlapy.runtime.values import Value
@@ -28,8 +29,11 @@ def run_on_devices(
     body: DeviceBody,
     cancel: Callable[[], None] = lambda: None,
     end: Callable[[], Sequence[tuple[int, str]]] = tuple,
+    remote: RemoteLaunch | None = None,
 ) -> list[Value]:
     """Returns the value of `body` for each device. Device i runs as replica i // partition_count.
+
+    remote: the other processes, if they run some of the devices; `devices` are then those of this process.
 
     `cancel` is called when the run has failed, to stop running native code. `end` is called when all devices have
     finished; it returns what native code has sent without a matching receive: the sender's number and the instruction.
@@ -38,23 +42,25 @@ def run_on_devices(
     single device runs in the calling thread.
     """
     timeout = collective_timeout()
-    names = [device_name(number, replica_count, partition_count) for number in range(len(devices))]
+    topology = None if remote is None else remote.topology
+    numbers = range(len(devices)) if topology is None else topology.local_devices
+    names = device_names(replica_count, partition_count, topology)
 
     def wake() -> None:
         cancel()
         for device in devices:
             device.wake()
 
-    rendezvous = LaunchRendezvous(names, timeout, wake)
+    rendezvous = LaunchRendezvous(names, timeout, wake, remote=remote)
     communicators = [
-        DeviceCommunicator(rendezvous, device, number, replica_count, partition_count, timeout)
-        for number, device in enumerate(devices)
+        DeviceCommunicator(rendezvous, device, number, replica_count, partition_count, timeout, row)
+        for row, (number, device) in enumerate(zip(numbers, devices, strict=True))
     ]
     results: list[Value] = [None] * len(devices)
 
     def run(communicator: DeviceCommunicator) -> None:
         try:
-            results[communicator.number] = body(communicator)
+            results[communicator.row] = body(communicator)
         except BaseException as error:  # any error must release the devices that wait for this one
             rendezvous.fail(communicator.number, error)
         finally:

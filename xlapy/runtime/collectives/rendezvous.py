@@ -20,6 +20,8 @@ from typing import Any
 
 from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError, XlaError, message_of
+from xlapy.hlo.instruction import Instruction
+from xlapy.runtime.collectives.remote_processes import RemoteLaunch
 
 MessageSlot = tuple[Hashable, int]
 """A key, and how many times the key was used before."""
@@ -51,6 +53,11 @@ class ExternalWait:
     any_of: bool = False
 
 
+def _name_of_key(key: Hashable) -> str:
+    """The key of a collective, as all processes write it."""
+    return key.name if isinstance(key, Instruction) else repr(key)
+
+
 def _constant(devices: Sequence[int]) -> Callable[[], Sequence[int]]:
     return lambda: devices
 
@@ -73,7 +80,8 @@ class LaunchRendezvous:
     """The state of one launch that its devices share. Devices are numbered from 0; `names` are their names in error
     messages.
 
-    are_started: whether all devices run already; otherwise each calls `start` first. `canceled` is set when the run has
+    are_started: whether all devices run already; otherwise each calls `start` first. remote: the other processes, if
+    some devices are theirs; those count as running. `canceled` is set when the run has
     failed, and `failure` is its error. `wake` is called then, to end waits outside the rendezvous.
     """
 
@@ -84,7 +92,11 @@ class LaunchRendezvous:
         wake: Callable[[], None] = lambda: None,
         *,
         are_started: bool = True,
+        remote: RemoteLaunch | None = None,
     ) -> None:
+        self._remote = remote
+        devices = range(len(names))
+        self._local = frozenset(devices if remote is None else remote.topology.local_devices)
         self.canceled = threading.Event()
         self.failure: BaseException | None = None
         self._names = names
@@ -96,7 +108,7 @@ class LaunchRendezvous:
         self._host_waits: dict[int, str] = {}
         """Devices that wait for the host, with a description of the wait for error messages."""
         self._wait_starts: dict[int, tuple[ExternalWait, float]] = {}
-        self._unstarted: set[int] = set() if are_started else set(range(len(names)))
+        self._unstarted: set[int] = set() if are_started else set(self._local)
         """Devices that are busy with earlier launches. Waits for them do not count against the timeout."""
         self._finished: set[int] = set()
         self._uses: Counter[Hashable] = Counter()
@@ -126,13 +138,42 @@ class LaunchRendezvous:
                     f"{what} {signature} meets {pending.what} {pending.signature} of {present}",
                 )
             pending.contributions[device] = contribution
-            if len(pending.contributions) < len(members):
+            local = [member for member in members if member in self._local]
+            if len(pending.contributions) < len(local):
                 self._wait(device, _Wait(what, lambda: [m for m in members if m not in pending.contributions]))
             else:
                 del self._pending[slot]
-                for member in members:
+                if len(local) < len(members):
+                    self._gather_remote(device, key, members, pending)
+                for member in local:
                     self._release(member)
             return [pending.contributions[member] for member in members]
+
+    def _gather_remote(self, device: int, key: Hashable, members: Sequence[int], pending: _PendingCollective) -> None:
+        """Adds the contributions of the members in other processes. The last local member calls this; the lock is
+        held, but not while the processes exchange data."""
+        assert self._remote is not None
+        remote = [member for member in members if member not in self._local]
+        self._waits[device] = _Wait(pending.what, _constant(remote))
+        contributions = dict(pending.contributions)
+        self._lock.release()
+        try:
+            found = self._remote.contribute(
+                _name_of_key(key), members, pending.signature, contributions, self._describe_exchange(pending, remote)
+            )
+        finally:
+            self._lock.acquire()
+            self._waits[device] = None
+        for member, (signature, value) in found.items():
+            if signature != pending.signature:
+                raise ExecutionError(
+                    codes.COLLECTIVE_MISMATCH,
+                    f"{pending.what} {pending.signature} meets {signature} of {self._names[member]}",
+                )
+            pending.contributions[member] = value
+
+    def _describe_exchange(self, pending: _PendingCollective, remote: Sequence[int]) -> str:
+        return f"{pending.what} of {self._joined_names(list(pending.contributions))} for {self._joined_names(remote)}"
 
     # -- messages from one device to another
 
@@ -221,6 +262,9 @@ class LaunchRendezvous:
         by device. `ExecutionError` if the run has ended.
         """
         with self._lock:
+            if self._remote is not None and self._remote.failure is not None:
+                self._fail(self._remote.failure)
+                raise ExecutionError(codes.CANCELED, "canceled")
             waits = poll()
             for waiter, wait in waits.items():
                 self._waits[waiter] = _Wait(wait.what, _constant(wait.missing), wait.any_of)
@@ -302,6 +346,8 @@ class LaunchRendezvous:
         wait = self._waits[device]
         if device in self._finished:
             return "has finished"
+        if device not in self._local:
+            return "runs elsewhere"
         if device in self._unstarted:
             return "is busy with earlier launches"
         if wait is None:
@@ -347,6 +393,8 @@ class LaunchRendezvous:
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
+            if self._remote is not None:
+                self._remote.fail(error)
         self.canceled.set()
         for changed in self._changed:
             changed.notify_all()

@@ -16,6 +16,7 @@ from xlapy.base.errors import ExecutionError
 from xlapy.cpu.program.communication.wait_state import SharedMemory, Wait, waiting_devices
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.hlo.instruction import describe_instruction
+from xlapy.runtime.collectives.remote_processes import RemoteLaunch, RemoteProcesses
 from xlapy.runtime.collectives.rendezvous import ExternalWait, LaunchRendezvous
 from xlapy.runtime.device import collective_timeout
 
@@ -28,7 +29,8 @@ class ActiveLaunch:
     """One launch of a native program that has not finished on all of its devices.
 
     number: unique per launch. shared: the memory that the devices share, with their wait records. device_states:
-    `NOT_STARTED`, `RUNNING` or `FINISHED` for each device. fail: ends the launch with an error.
+    `NOT_STARTED`, `RUNNING` or `FINISHED` for each device; devices of other processes count as running. fail: ends the
+    launch with an error. remote: the other processes, if they run some of the devices.
     """
 
     number: int
@@ -37,6 +39,7 @@ class ActiveLaunch:
     shared: SharedMemory
     device_states: Sequence[int]
     fail: Callable[[BaseException], None]
+    remote: RemoteProcesses | None = None
 
 
 class Watchdog:
@@ -58,12 +61,16 @@ class Watchdog:
     def _check(self, launch: ActiveLaunch) -> None:
         rendezvous = self._rendezvous.get(launch.number)
         if rendezvous is None:
-            rendezvous = self._rendezvous[launch.number] = LaunchRendezvous(launch.device_names, collective_timeout())
+            remote = None if launch.remote is None else RemoteLaunch(launch.remote, 0)
+            rendezvous = LaunchRendezvous(launch.device_names, collective_timeout(), remote=remote)
+            self._rendezvous[launch.number] = rendezvous
         for device, state in enumerate(launch.device_states):
             if state == FINISHED:
                 rendezvous.finish(device)
         waits = {device: external_wait(wait) for device, wait in waiting_devices(launch.program, launch.shared).items()}
         try:
+            if not waits and launch.remote is not None:
+                rendezvous.check_external_waits(-1, dict)  # the other processes may have failed
             for device, wait in waits.items():
                 # A device that has not started this launch still executes earlier ones: it is busy, not missing.
                 is_due = all(launch.device_states[missing] != NOT_STARTED for missing in wait.missing)

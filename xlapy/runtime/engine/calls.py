@@ -360,11 +360,12 @@ class EngineCall:
     def _prepare(self, device_count: int = 1) -> _Prepared:
         """Makes the records from which the engine runs the program. If several threads do, one keeps them."""
         free_retired()
-        partitions = self._source.counts[1]
+        partitions, placement = self._source.counts[1], self._source.program.placement
+        all_devices = device_count if placement is None else placement.topology.device_count
         kept = KeptObjects()
         source = replace(
             self._source,
-            counts=(device_count // partitions, partitions),
+            counts=(all_devices // partitions, partitions),
             fixed_addresses=lambda *ids: self._source.fixed_addresses(*ids) | self._poll_addresses(),
         )
         streams = [device_stream(number) for number in range(device_count)]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from xlapy.cpu.program.communication.wait_state import SharedMemory, shared_memory_size
-from xlapy.runtime.collectives.device_names import device_name
-from xlapy.runtime.collectives.watchdog import ActiveLaunch, Watchdog
+from xlapy.runtime.collectives.device_names import device_names
+from xlapy.runtime.collectives.watchdog import RUNNING, ActiveLaunch, Watchdog
 from xlapy.runtime.engine.core.memory import STORAGE_BYTES
 from xlapy.runtime.engine.device_programs import RunnableProgram, runnable_at
 from xlapy.runtime.engine.launch_errors import error_record
@@ -51,13 +51,20 @@ def _active_launch(record: Record, runnable: RunnableProgram) -> ActiveLaunch:
     shared: SharedMemory = np.frombuffer(data, np.uint8)
     states = (ctypes.c_int64 * count)()
     engine().device_states(record.address, ctypes.addressof(states))
+    placement, device_states = program.placement, list(states)
+    topology = None if placement is None else placement.topology
+    if topology is not None:
+        device_states = [RUNNING] * topology.device_count
+        for device, state in zip(topology.local_devices, states, strict=True):
+            device_states[device] = state
     return ActiveLaunch(
         record["number"],
-        [device_name(number, *runnable.counts) for number in range(count)],
+        device_names(*runnable.counts, topology),
         program,
         shared,
-        list(states),
+        device_states,
         functools.partial(_fail, record.address),
+        None if placement is None else placement.connection,
     )
 
 

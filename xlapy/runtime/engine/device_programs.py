@@ -13,10 +13,10 @@ from typing import Protocol
 
 from xlapy.base.shape import Shape
 from xlapy.cpu.llvm.shared_code import PYTHON_CALLBACK, shared_function
-from xlapy.cpu.program.communication.wait_state import futex_offsets, shared_memory_size
+from xlapy.cpu.program.communication.wait_state import cleared_memory_size, futex_offsets, shared_memory_size
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks, calls_only_python
-from xlapy.runtime.collectives.device_names import device_name
+from xlapy.runtime.collectives.device_names import device_names
 from xlapy.runtime.engine.memory import UNCHECKED_BYTES
 from xlapy.runtime.engine.native_engine import engine
 from xlapy.runtime.engine.records import WORD, KeptObjects, Record
@@ -147,12 +147,18 @@ def add_device_programs(
     arguments: Sequence[ArrayForm],
     results: Sequence[ArrayForm],
 ) -> RunnableProgram:
-    """Fills in the fields of an executable's record from which the engine runs the program on all of its devices.
+    """Fills in the fields of an executable's record from which the engine runs the program on all of its devices in
+    this process.
 
-    kept: what the records point to, which must live until `remove_runnable`.
+    places: of these devices, in the order of their logical numbers. kept: what the records point to, which must live
+    until `remove_runnable`.
     """
     program = source.program
-    programs = [_device_program(kept, source, places, arguments, results, number) for number in range(len(places))]
+    numbers = range(len(places)) if program.placement is None else program.placement.topology.local_devices
+    programs = [
+        _device_program(kept, source, place, arguments, results, (row, number))
+        for row, (place, number) in enumerate(zip(places, numbers, strict=True))
+    ]
     record["device_programs"] = kept.words([one.address for one in programs])
     record["device_program_count"], record["donated_count"] = len(places), len(source.donated)
     record["argument_count"] = len(source.parameters)
@@ -163,7 +169,12 @@ def add_device_programs(
     record["calls_host"] = int(source.host is not None)
     words = sorted(futex_offsets(program))
     record["wait_words"], record["wait_word_count"] = kept.words(words), len(words)
-    record["shared_bytes"] = shared_memory_size(program)
+    record["shared_bytes"], record["cleared_bytes"] = shared_memory_size(program), cleared_memory_size(program)
+    if program.placement is not None and program.placement.exchanges:
+        slots = program.placement.slot_offsets
+        record["processes"] = program.placement.table_address
+        record["exchange_slots"], record["exchange_slot_count"] = kept.words(slots), len(slots)
+        kept.hold(program.placement)
     record["is_asynchronous"] = int(not calls_python and (has_collectives or source.is_long_running))
     needed = len(places) * (program.arena_size + sum(_bytes(shape) for shape in source.results))
     record["checks_memory"] = int(needed > UNCHECKED_BYTES)
@@ -176,13 +187,14 @@ def add_device_programs(
 def _device_program(
     kept: KeptObjects,
     source: NativeSource,
-    places: Sequence[DevicePlace],
+    place: DevicePlace,
     arguments: Sequence[ArrayForm],
     results: Sequence[ArrayForm],
-    number: int,
+    numbers: tuple[int, int],
 ) -> Record:
-    program, place = source.program, places[number]
-    record = kept.record("device_program", number=number, stream=place.stream, device=place.handle)
+    """numbers: the row of the device in launches, and its logical number."""
+    program, (row, number) = source.program, numbers
+    record = kept.record("device_program", number=row, stream=place.stream, device=place.handle)
     table = _initial_table(source, number)
     record["entry"] = source.entry
     record["table"], record["table_bytes"] = kept.words(table), WORD * len(table)
@@ -203,7 +215,8 @@ def _device_program(
     record["outputs"], record["result_count"] = kept.words(outputs), len(outputs)
     record["aliases"], record["result_entries"] = kept.words(aliases), kept.words(result_entries)
     if source.host is None:  # the host names the device itself
-        failure = f"{device_name(number, *source.counts)} failed: "
+        topology = None if program.placement is None else program.placement.topology
+        failure = f"{device_names(*source.counts, topology)[number]} failed: "
         record["failure"], record["failure_size"] = kept.text(failure)
     return record
 

@@ -181,6 +181,8 @@ class NativeCall:
         """
         first = 1 + len(self._program.arguments) + len(self._program.results)
         constants = {first + number: array_address(constant) for number, constant in enumerate(self._constants)}
+        if self._program.placement is not None:
+            constants[self._program.processes_index] = self._program.placement.table_address
         return constants | {self._program.shared_index: _address_of(NEVER_CANCELED)}
 
     def trim(self) -> None:

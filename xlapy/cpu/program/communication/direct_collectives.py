@@ -20,9 +20,9 @@ from xlapy.codegen.emitters.loop_nest import LoopNest, element_loops
 from xlapy.codegen.region import kernel_builder, result_buffer
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import LoweringContext
+from xlapy.cpu.program.communication.read_rules import root_reads, split_read, whole_reads
 from xlapy.cpu.program.communication.rendezvous_assignment import RendezvousAssignment, RendezvousRecord, byte_size
 from xlapy.cpu.program.shared_records import ADDRESS_BYTES
-from xlapy.cpu.program.communication.read_rules import root_reads, split_read, whole_reads
 from xlapy.cpu.program.thunks import CollectiveThunk, CopyThunk, KernelThunk, RemoteRead, RendezvousParticipant
 from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction

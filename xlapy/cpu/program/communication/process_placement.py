@@ -51,6 +51,7 @@ class ProcessPlacement:
         self.plans = plan_processes(program, topology)
         self.connection: Connection | None = None
         self._groups = self.plans.by_device()
+        self._exchanges = topology.spans_processes and bool(program.host_calling_thunks)
         self._kept: list[Any] = []
         self._table = self._make_table(program, topology.device_count)
 
@@ -58,6 +59,11 @@ class ProcessPlacement:
     def table_address(self) -> int:
         """The address of the `ProcessTable`, which lives as long as this object."""
         return ctypes.addressof(self._table)
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether launches of the program are known to the other processes: devices may exchange data there."""
+        return self._exchanges
 
     @property
     def slot_offsets(self) -> list[int]:

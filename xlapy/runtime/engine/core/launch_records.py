@@ -5,6 +5,7 @@ Responsible for what these records contain. Must not know what is done with them
 
 from __future__ import annotations
 
+from xlapy.cpu.llvm.communication.process_rendezvous import ProcessTable
 from xlapy.native.function import Static
 from xlapy.native.records import Array, Atomic, AtomicTrailing, Final, Guarded, Lock, Owned, Record, Trailing
 from xlapy.native.values import Address, Int32, Nullable, Word
@@ -131,7 +132,9 @@ class Executable(Record):
     its callers only. has_collectives: whether the devices synchronize with each other; calls_host: whether
     launches are run by `host_launches`, because the program calls the host; wait_words: offsets of the futex
     words on which they wait, in their shared memory. spare_shared: shared memory that no launch uses. instrumented: the
-    executable that runs instead while a trace is taken."""
+    executable that runs instead while a trace is taken. cleared_bytes: how much of new shared memory is set to zeros.
+    processes: what connects the program to the other processes that run some of its devices; exchange_slots: offsets of
+    its exchange slots in shared memory."""
 
     zero: Final[Word]
     owners: Atomic[Word]
@@ -150,6 +153,10 @@ class Executable(Record):
     wait_word_count: Final[Word]
     spare_shared: Atomic[Nullable[Storage]]
     shared_bytes: Final[Word]
+    cleared_bytes: Final[Word]
+    processes: Final[Nullable[ProcessTable]]
+    exchange_slots: Final[Numbers]
+    exchange_slot_count: Final[Word]
     instrumented: Atomic[Nullable[Executable]]
 
 
@@ -175,7 +182,7 @@ class LaunchFrame(Record):
 class Launch(Record, lock=LAUNCHES.guard("lock")):
     """A launch whose devices synchronize. remaining: number of devices that have not finished. is_open: 1 until the
     last device finishes. shared: the memory that the devices share. failed_frames: frames of the devices that failed.
-    error: the first error."""
+    error: the first error. is_begun: whether the processes know of the launch, if the program runs in several."""
 
     next: Guarded[Nullable[Launch]]
     number: Final[Word]
@@ -186,6 +193,7 @@ class Launch(Record, lock=LAUNCHES.guard("lock")):
     shared: Final[Storage]
     failed_frames: Guarded[Nullable[LaunchFrame]]
     error: Guarded[Nullable[Error]]
+    is_begun: Guarded[Word]
     states: AtomicTrailing[Word]
 
 

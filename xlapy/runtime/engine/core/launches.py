@@ -10,6 +10,12 @@ thread runs a frame.
 
 from __future__ import annotations
 
+from xlapy.cpu.llvm.communication.process_rendezvous import (
+    CANCELLATION_SLICE,
+    ProcessTable,
+    is_exchange_pending,
+    launch_number,
+)
 from xlapy.cpu.llvm.communication.waits import CancellationWord, WordOffsets, cancel_waits
 from xlapy.native.function import Function, external, free, native, native_holding
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE
@@ -50,7 +56,7 @@ def acquire_shared_memory(f: Function, executable: Executable) -> Nullable[Stora
     bytes = executable.shared_bytes
     made = allocate(f, bytes)
     with f.when(made.is_present()):
-        memset(f, made.value.offset(STORAGE_BYTES), f.constant(Int32, 0), bytes)
+        memset(f, made.value.offset(STORAGE_BYTES), f.constant(Int32, 0), executable.cleared_bytes)
     return made
 
 
@@ -92,6 +98,7 @@ def new_launch(f: Function, executable: Executable) -> Nullable[Launch]:
     launch.failed_frames = None
     launch.error = None
     launch.is_open = 1
+    launch.is_begun = 0
     with f.count(count) as one:
         launch.states[one.index].store(NOT_STARTED, RELAXED)
     with f.locked(launches.lock):
@@ -118,6 +125,7 @@ def close_launch(f: Function, launch: Launch) -> None:
             launches.first = launch.next
         with is_first.otherwise():
             previous.value.next = launch.next
+    await_exchanges(f, launch)
     return_shared_memory(f, launch.executable, launch.shared)
 
 
@@ -130,6 +138,52 @@ def release_launch(f: Function, launch: Launch) -> None:
         free(f, last.as_memory())
 
 
+# --- other processes
+
+
+@native
+def begin_in_processes(f: Function, launch: Launch) -> None:
+    """Begins a launch in the processes that run devices of its program, unless that was done. Streams run launches in
+    the order in which they were queued, so all processes begin them in the same order."""
+    processes = launch.executable.processes
+    with f.when(processes.is_present()):
+        with f.locked(f.static(LAUNCHES).lock):
+            with f.when(launch.is_begun == 0):
+                launch.is_begun = 1
+                table = processes.value
+                number = f.call_address(
+                    table.begin_launch, table.transport, table.clique, table.program, result=Word
+                )  # 0 if the processes have failed; what is posted then fails, too
+                begun = launch_number(launch.shared.offset(STORAGE_BYTES))
+                f.exclusive_access(begun, "no device of the launch has run yet").number = number
+
+
+@native
+def fail_processes(f: Function, processes: ProcessTable, error: Nullable[Error]) -> None:
+    """Fails the launch in the other processes, too. The first failure counts there."""
+    with f.when(error.is_present()) as is_known:
+        text, size = error.value.message, error.value.message_size
+        f.call_address(processes.fail_clique, processes.transport, processes.clique, text, size)
+    with is_known.otherwise():
+        canceled, length = f.text("a launch was canceled")
+        size = f.constant(Word, length)
+        f.call_address(processes.fail_clique, processes.transport, processes.clique, canceled, size)
+
+
+@native
+def await_exchanges(f: Function, launch: Launch) -> None:
+    """Waits until other processes no longer read or write the memory of a launch that was canceled."""
+    executable, shared = launch.executable, cancellation_word(launch.shared)
+    with f.when(shared.is_canceled.load(RELAXED) == 0):
+        f.ret()
+    with f.count(executable.exchange_slot_count) as one:
+        slot = executable.exchange_slots.items[one.index]
+        with f.loop() as loop:
+            with f.when(~is_exchange_pending(f, shared, slot)):
+                loop.leave()
+            shared.is_canceled.wait(1, CANCELLATION_SLICE)
+
+
 # --- failures
 
 
@@ -139,6 +193,9 @@ def cancel_launch(f: Function, launch: Launch) -> None:
     executable = launch.executable
     offsets = executable.wait_words.cast(WordOffsets)
     cancel_waits(f, cancellation_word(launch.shared), offsets, executable.wait_word_count)
+    processes = executable.processes
+    with f.when(processes.is_present()):
+        fail_processes(f, processes.value, launch.error)
 
 
 @native

@@ -47,6 +47,7 @@ from xlapy.runtime.engine.core.launch_records import (
 )
 from xlapy.runtime.engine.core.launches import (
     add_failed_frame,
+    begin_in_processes,
     cancel_launches,
     close_launch,
     fail_launch,
@@ -85,6 +86,7 @@ def execute_frame(f: Function, frame: LaunchFrame) -> Nullable[Error]:
     is_canceled = f.variable(Bool, False)
     is_canceled.set((f.static(CANCELLATION).requested.load(RELAXED) | frame.is_canceled.load(RELAXED)) != 0)
     with f.when(launch.is_present()):
+        begin_in_processes(f, launch.value)
         set_device_state(f, launch.value, program.number, f.constant(Word, RUNNING))
         is_canceled.set(is_canceled.get() | is_launch_canceled(f, launch.value))
     with f.when(~is_canceled.get()):
