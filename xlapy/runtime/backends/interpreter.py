@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlapy import opcodes
+from xlapy.analysis.fingerprint import module_fingerprint
 from xlapy.base import flags
+from xlapy.base.concurrency.process_topology import ProcessTopology
 from xlapy.base.error_codes.execution import running as running_codes
 from xlapy.base.error_codes.interfaces import commands as codes
 from xlapy.base.errors import ExecutionError, UnsupportedError
@@ -24,6 +26,8 @@ from xlapy.interpreter.custom import prepare_custom_call
 from xlapy.interpreter.recursion import make_room_for_calls
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.launch import run_on_devices
+from xlapy.runtime.collectives.process_group import ProcessGroup
+from xlapy.runtime.collectives.remote_processes import RemoteProcesses
 from xlapy.runtime.device import Device
 from xlapy.runtime.engine.donation import DonatedLeaf
 from xlapy.runtime.engine.memory import UNCHECKED_BYTES, MemoryStats, memory_demand, value_bytes
@@ -51,9 +55,16 @@ class InterpreterProgram:
     """Python frames that a call of a computation takes."""
 
     def __init__(
-        self, module: Module, replica_count: int = 1, partition_count: int = 1, checks: Checks = NO_CHECKS
+        self,
+        module: Module,
+        replica_count: int = 1,
+        partition_count: int = 1,
+        checks: Checks = NO_CHECKS,
+        topology: ProcessTopology | None = None,
     ) -> None:
         self.module = module
+        self.topology = topology if topology is not None and topology.spans_processes else None
+        self._processes: RemoteProcesses | None = None
         self._checks = checks
         self._replica_count = replica_count
         self._partition_count = partition_count
@@ -68,6 +79,13 @@ class InterpreterProgram:
         self.replace_value: ReplaceValue | None = None
         """Replaces the value of each instruction in every run from now on, see `Context`."""
 
+    def connect(self, group: ProcessGroup, device_ids: Sequence[int]) -> None:
+        """Connects a program that spans processes, before its first launch. device_ids: the global id of each logical
+        device."""
+        if self.topology is not None:
+            fingerprint = module_fingerprint(self.module)
+            self._processes = RemoteProcesses(group, self.topology, device_ids, fingerprint, self.module.name)
+
     def prepare_custom_calls(self) -> None:
         """Resolves and instantiates the targets of custom calls; `UnsupportedError` for an unknown target."""
         for instruction in self.module.instructions():
@@ -78,7 +96,7 @@ class InterpreterProgram:
         self, arguments: Sequence[Value], observer: Observer | None = None, device: Device | None = None
     ) -> Value:
         """Runs the program; `ExecutionError` if it needs more memory than is available."""
-        if device is not None and self._communicates:
+        if device is not None and (self._communicates or self.topology is not None):
             return self.execute_sharded([arguments], [device], observer)[0]
         self._make_room(1)
         return self._evaluate(Context(observer=self._combined_observer(observer), run_id=next(_run_ids)), arguments)
@@ -89,6 +107,10 @@ class InterpreterProgram:
         """Runs the program on each device; raises the errors of `execute` and of `run_on_devices`."""
         self._make_room(len(devices))
         run_id = next(_run_ids)
+        remote = None
+        if self.topology is not None:
+            assert self._processes is not None, f"{self.module.name} is connected before its first launch"
+            remote = self._processes.start_launch()
 
         def body(communicator: DeviceCommunicator) -> Value:
             replica_id, partition_id = divmod(communicator.number, self._partition_count)
@@ -102,9 +124,9 @@ class InterpreterProgram:
                 canceled=canceled,
                 run_id=run_id,
             )
-            return self._evaluate(context, arguments[communicator.number])
+            return self._evaluate(context, arguments[communicator.row])
 
-        return run_on_devices(devices, self._replica_count, self._partition_count, body)
+        return run_on_devices(devices, self._replica_count, self._partition_count, body, remote=remote)
 
     def _combined_observer(self, observer: Observer | None) -> Observer | None:
         """The observer of one run on one device: the user's observer combined with the program's checks."""
@@ -177,6 +199,7 @@ class InterpreterBackend:
 
     name = "interpreter"
     program_class = InterpreterProgram
+    spans_processes = True
 
     def compile(
         self,
@@ -186,17 +209,25 @@ class InterpreterBackend:
         donated: Sequence[DonatedLeaf] = (),
         checks: Checks = NO_CHECKS,
         tuning_file: str | None = None,
+        topology: ProcessTopology | None = None,
     ) -> InterpreterProgram:
-        """`UnsupportedError` for operations without a rule, and for the limits of `check_supported`."""
+        """topology: the processes of the devices, if others run some of them.
+
+        `UnsupportedError` for operations without a rule, and for the limits of `check_supported`."""
         del tuning_file  # there are no kernels
         check_partitioning(module, replica_count, partition_count)
         check_supported(module, f"the {self.name}", MAX_CALL_DEPTH)
-        program = self.program_class(module, replica_count, partition_count, checks)
+        program = self.program_class(module, replica_count, partition_count, checks, topology)
         program.prepare_custom_calls()
         return program
 
     def load(
-        self, serialized: bytes, source: LazyModule, partition_count: int = 1, donated: Sequence[DonatedLeaf] = ()
+        self,
+        serialized: bytes,
+        source: LazyModule,
+        partition_count: int = 1,
+        donated: Sequence[DonatedLeaf] = (),
+        topology: ProcessTopology | None = None,
     ) -> InterpreterProgram:
         raise UnsupportedError(
             codes.SERIALIZED_PLATFORM, f"{source.name} was compiled for another platform; the {self.name} runs modules"
