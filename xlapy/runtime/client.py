@@ -26,6 +26,7 @@ from xlapy.hlo.verify import verify
 from xlapy.interpreter.checks import Checks
 from xlapy.runtime.backend import MemoryLimited, Program, default_platform, load_backend
 from xlapy.runtime.buffer import Buffer, copy_to_buffer
+from xlapy.runtime.client_processes import ClientProcesses, join_processes, placed_program, processes_text
 from xlapy.runtime.collectives.launch import check_device_counts, replica_and_partition_counts
 from xlapy.runtime.device import Device
 from xlapy.runtime.dump import dump_module, dump_stages
@@ -50,6 +51,11 @@ _FALLBACK = "interpreter"
 class Client:
     """A platform and its `devices`, which are threads of this process.
 
+    After `xlapy.distributed.initialize`, all processes make the client together: each has the number of devices that is
+    given, `devices` are those of all processes in the order of `process_index`, and `addressable_devices` are those of
+    this one. A program on devices of several processes is compiled and launched by each of them, in the same order.
+    `single_process=True` makes a client of this process alone.
+
     Without a platform it is `cpu` if the compiler supports this machine, and programs that cpu does not support run on
     the interpreter: see `executable.platform` and the log. A platform that was requested by name never falls back to
     another.
@@ -60,7 +66,7 @@ class Client:
     Buffer(f32[3], [2. 4. 6.])
     """
 
-    def __init__(self, platform: str | None = None, devices: int = 1) -> None:
+    def __init__(self, platform: str | None = None, devices: int = 1, *, single_process: bool = False) -> None:
         if not 1 <= devices <= MAX_DEVICES:
             raise InvalidArgumentError(
                 codes.CLIENT_DEVICES, f"a client has 1 to {MAX_DEVICES} devices, given devices={devices}"
@@ -68,7 +74,11 @@ class Client:
         self.platform = default_platform() if platform is None else platform
         self._backend = load_backend(self.platform)
         self._has_fallback = platform is None and self.platform != _FALLBACK
-        self.devices = tuple([Device(number, self.platform) for number in range(devices)])
+        self._processes = ClientProcesses() if single_process else join_processes(self.platform, devices)
+        self.process_index = self._processes.process_index
+        self.process_count = self._processes.process_count
+        self.devices = self._processes.make_devices(self.platform, devices)
+        self.addressable_devices = tuple(device for device in self.devices if device.is_addressable)
 
     @gc_paused()
     def compile(
@@ -82,8 +92,12 @@ class Client:
         check_infs: bool | None = None,
         tuning_file: str | Path | None = None,
         memory_limit: int | str | None = None,
+        device_assignment: Sequence[int] | None = None,
     ) -> Executable:
-        """Verifies and compiles a program for the first `num_replicas` * `num_partitions` devices.
+        """Verifies and compiles a program for `num_replicas` * `num_partitions` devices.
+
+        `device_assignment` lists their ids, replica by replica. By default they are the first of this process, if it
+        has so many, or else the first of all processes, in order.
 
         `program` is what `XlaBuilder.build` returns, a `Module`, HLO text, a serialized HloModuleProto, or StableHLO,
         as text or as the bytecode of a portable artifact. The defaults are the module's own replica_count and
@@ -113,8 +127,8 @@ class Client:
         """
         donate, checks = tuple(donate), Checks.chosen(check_nans, check_infs)
         text: CachedText | None = None
-        is_plain = not checks and tuning_file is None and memory_limit is None
-        if isinstance(program, (str, bytes)) and is_plain and self.platform == "cpu":
+        is_plain = not checks and tuning_file is None and memory_limit is None and self.process_count == 1
+        if isinstance(program, (str, bytes)) and is_plain and device_assignment is None and self.platform == "cpu":
             text = cached_text(program, [num_replicas, num_partitions, repr(donate)], lambda: _to_module(program))
             loaded = None if text is None else self._load_text(text)
             if loaded is not None:
@@ -123,18 +137,40 @@ class Client:
         verify(module)
         dumped = dump_module(module)
         replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, len(self.devices))
+        devices = self._assigned_devices(module.name, replicas, partitions, device_assignment)
+        topology = self._processes.topology(module.name, devices)
         donated = donated_leaves(module, donate)
         options: dict[str, Any] = {} if tuning_file is None else {"tuning_file": str(tuning_file)}
         if isinstance(self._backend, MemoryLimited):
             options["memory_limit"] = flags.memory_limit(memory_limit)
+        if topology is not None:
+            options["topology"] = topology
         platform, compiled = self._compile(module, replicas, partitions, donated, checks, options)
         if dumped is not None:
             dump_stages(dumped, compiled.stages())
         key = None if text is None else cached_program_key(compiled)
         if text is not None and key is not None:
             text.note(platform, module, (replicas, partitions), donated, key)
-        devices = self.devices[: replicas * partitions]
+        self._processes.connect(compiled, devices)
         return Executable(module, compiled, platform, devices, replicas, partitions, donated)
+
+    def _assigned_devices(
+        self, name: str, replicas: int, partitions: int, assignment: Sequence[int] | None
+    ) -> Sequence[Device]:
+        """Returns the devices of a program, replica by replica: those with the ids of the assignment, or those that
+        `compile` chooses. name: of the program, for errors."""
+        count = replicas * partitions
+        if assignment is None:
+            own = self.addressable_devices
+            return own[:count] if count <= len(own) else self.devices[:count]
+        unknown = [number for number in assignment if not 0 <= number < len(self.devices)]
+        if unknown or len(assignment) != count or len(set(assignment)) != count:
+            raise InvalidArgumentError(
+                codes.DEVICE_NUMBER,
+                f"{name}: device_assignment must be {count} different ids (replica_count={replicas}, "
+                f"num_partitions={partitions}) of the {len(self.devices)} devices, given {list(assignment)}",
+            )
+        return [self.devices[number] for number in assignment]
 
     def _compile(
         self,
@@ -146,23 +182,33 @@ class Client:
         options: Mapping[str, Any],
     ) -> tuple[str, Program]:
         """Returns the program and the platform that it runs on. options: further keywords of `Backend.compile`."""
+        if "topology" in options and not getattr(self._backend, "spans_processes", False):
+            raise UnsupportedError(
+                codes.PROCESSES,
+                f"{module.name} runs on devices of {processes_text(options['topology'].processes)}: the platform "
+                f"{self.platform} runs programs in one process only",
+            )
         try:
             return self.platform, self._backend.compile(module, replicas, partitions, donated, checks, **options)
         except UnsupportedError as error:
             if not self._has_fallback:
                 raise
-            compiled = load_backend(_FALLBACK).compile(module, replicas, partitions, donated, checks)
+            kept = {name: value for name, value in options.items() if name == "topology"}
+            compiled = load_backend(_FALLBACK).compile(module, replicas, partitions, donated, checks, **kept)
             logger.info("%s runs on the %s: %s", module.name, _FALLBACK, error)
             return _FALLBACK, compiled
 
-    def deserialize(self, data: bytes) -> Executable:
+    def deserialize(self, data: bytes, device_assignment: Sequence[int] | None = None) -> Executable:
         """Loads the bytes that `Executable.serialize` returned, without compiling.
+
+        `device_assignment` are the ids of the devices, as for `compile`. Code that was compiled for one process cannot
+        run on several.
 
         The machine code in it runs with the rights of this process: load only data that you trust.
         `InvalidArgumentError` for damaged data, and for data of another version of xlapy or another platform;
         `UnsupportedError` if this processor lacks features that the code needs.
         """
-        return self._load(read_executable(data))
+        return self._load(read_executable(data), device_assignment)
 
     def _load_text(self, text: CachedText) -> Executable | None:
         """Returns the executable that was compiled from a text, if the cache has it and it can be used. Otherwise the
@@ -173,7 +219,7 @@ class Client:
         except XlaError:
             return None
 
-    def _load(self, serialized: SerializedExecutable) -> Executable:
+    def _load(self, serialized: SerializedExecutable, device_assignment: Sequence[int] | None = None) -> Executable:
         source, donated = serialized.source, serialized.donated
         if serialized.platform != self.platform:
             raise InvalidArgumentError(
@@ -184,9 +230,24 @@ class Client:
         replicas, partitions = check_device_counts(
             source.name, serialized.num_replicas, serialized.num_partitions, len(self.devices)
         )
-        program = self._backend.load(serialized.program, source, partitions, donated)
-        devices = self.devices[: replicas * partitions]
+        devices = self._assigned_devices(source.name, replicas, partitions, device_assignment)
+        topology = self._processes.topology(source.name, devices)
+        options: dict[str, Any] = {} if topology is None else {"topology": topology}
+        program = self._backend.load(serialized.program, source, partitions, donated, **options)
+        self._processes.connect(program, devices)
         return Executable(source, program, self.platform, devices, replicas, partitions, donated)
+
+    def place(self, executable: Executable, device_assignment: Sequence[int]) -> Executable:
+        """Returns an executable of the same code on other devices. device_assignment: their ids, as for `compile`."""
+        devices = self._assigned_devices(
+            executable.name, executable.num_replicas, executable.num_partitions, device_assignment
+        )
+        if tuple(devices) == executable.devices:
+            return executable
+        topology = self._processes.topology(executable.name, devices)
+        program = placed_program(executable.program, topology, executable.name)
+        self._processes.connect(program, devices)
+        return executable.on_devices(program, devices)
 
     def device_put(self, value: Any) -> Buffer:
         """Copies an array to a buffer. A call takes buffers faster than arrays, and can reuse their memory if they are

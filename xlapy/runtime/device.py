@@ -15,6 +15,7 @@ from xlapy.base.arguments.checking import eager_class
 from xlapy.base.arguments.copying import copied_by_reference
 from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.error_codes.execution import calls as codes
+from xlapy.base.error_codes.execution import devices as device_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
 from xlapy.runtime.buffer import Buffer
@@ -25,7 +26,10 @@ from xlapy.runtime.engine.arguments import matches_shape, shape_of, wrap_result
 @copied_by_reference("it belongs to a Client of this process")
 @eager_class
 class Device:
-    """A device; `id` counts from 0 within its client.
+    """A device; `id` counts from 0 within its client, over all processes.
+
+    `process_index` is the process that the device belongs to, and `local_hardware_id` its number among the devices of
+    that process. `is_addressable` is whether that is this process: others feed and launch their own devices only.
 
     Infeeds and outfeeds of a device happen in the order of the calls, from any thread. A value may be fed in before a
     program asks for it or while the program waits. A channel is the `channel_id` of a send or recv with
@@ -39,9 +43,19 @@ class Device:
     Buffer(s32[], 7)
     """
 
-    def __init__(self, id: int, platform: str = "interpreter") -> None:
+    def __init__(
+        self,
+        id: int,
+        platform: str = "interpreter",
+        process_index: int = 0,
+        local_hardware_id: int | None = None,
+        is_addressable: bool = True,
+    ) -> None:
         self.id = id
         self.platform = platform
+        self.process_index = process_index
+        self.local_hardware_id = id if local_hardware_id is None else local_hardware_id
+        self.is_addressable = is_addressable
         self.infeed = InfeedQueue()
         self.outfeed = OutfeedQueue()
         self._lock = fork_safe_lock()
@@ -53,6 +67,7 @@ class Device:
 
         Python numbers and lists are converted to the infeed's element type. Arrays are copied.
         """
+        self._require_addressable("transfer_to_infeed")
         self.infeed.put(_copy(value))
 
     def transfer_from_outfeed(self, shape: Shape | None = None, timeout: float | None = None) -> Any:
@@ -60,14 +75,17 @@ class Device:
 
         `ExecutionError` if none arrives in time, `InvalidArgumentError` if it is not of `shape`.
         """
+        self._require_addressable("transfer_from_outfeed")
         return self._take(self.outfeed, f"outfeed of device {self.id}", shape, timeout)
 
     def transfer_to_channel(self, channel: int, value: Any) -> None:
         """Sends a value, as for an infeed, to the program's recv from the host on a channel."""
+        self._require_addressable("transfer_to_channel")
         self.to_device(channel).put(_copy(value))
 
     def transfer_from_channel(self, channel: int, shape: Shape | None = None, timeout: float | None = None) -> Any:
         """Waits for the next value, as of an outfeed, that a program sends to the host on a channel."""
+        self._require_addressable("transfer_from_channel")
         return self._take(self.from_device(channel), f"channel {channel} of device {self.id}", shape, timeout)
 
     def to_device(self, channel: int) -> HostQueue:
@@ -87,6 +105,14 @@ class Device:
         for queue in queues:
             queue.wake()
 
+    def _require_addressable(self, call: str) -> None:
+        if not self.is_addressable:
+            raise InvalidArgumentError(
+                device_codes.ADDRESSABLE_DEVICE,
+                f"Device.{call}: device {self.id} belongs to process {self.process_index}; only that process can "
+                "exchange values with it",
+            )
+
     def _take(self, queue: HostQueue, what: str, shape: Shape | None, timeout: float | None) -> Any:
         seconds = collective_timeout() if timeout is None else timeout
         if not seconds >= 0:
@@ -102,7 +128,8 @@ class Device:
         return wrap_result(value, ())
 
     def __repr__(self) -> str:
-        return f"<Device {self.id} of {self.platform}>"
+        owner = "" if self.is_addressable else f", in process {self.process_index}"
+        return f"<Device {self.id} of {self.platform}{owner}>"
 
 
 def collective_timeout() -> float:

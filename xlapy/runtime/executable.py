@@ -32,7 +32,8 @@ from xlapy.runtime.values import Observer
 class Executable:
     """A compiled program. Call it with one argument per parameter, or, on several devices, use `execute_sharded`.
 
-    `devices[i]` is partition `i % num_partitions` of replica `i // num_partitions`. `program` is the back end's form of
+    `devices[i]` is partition `i % num_partitions` of replica `i // num_partitions`. `addressable_devices` are those of
+    this process, in the same order: each process launches the program on its own. `program` is the back end's form of
     the module, for tools that know it.
 
     >>> negate = xla.Client().compile("ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")
@@ -55,15 +56,22 @@ class Executable:
         self._source = source
         self.platform = platform
         self.devices = tuple(devices)
+        self.addressable_devices = tuple(device for device in devices if device.is_addressable)
         self.num_replicas = num_replicas
         self.num_partitions = num_partitions
         self.program = program
         """The back end's program, for callers that supply values and devices of their own."""
         self.donated = tuple(donated)
         if isinstance(program, DeviceBound):
-            program.bind(self.devices)
+            program.bind(self.addressable_devices)
         self._fast_path = program.fast_path if len(devices) == 1 else None
         self._native_call: Callable[[tuple[Any, ...]], Any] | None = None
+
+    def on_devices(self, program: Program, devices: Sequence[Device]) -> Executable:
+        """Returns an executable of the same module whose program runs on other devices."""
+        return Executable(
+            self._source, program, self.platform, devices, self.num_replicas, self.num_partitions, self.donated
+        )
 
     @property
     def name(self) -> str:
@@ -111,7 +119,7 @@ class Executable:
         if len(self.devices) != 1:
             raise InvalidArgumentError(
                 codes.DEVICE_ARGUMENTS,
-                f"{self.name} runs on {len(self.devices)} devices: give each its arguments by execute_sharded",
+                f"{self.name} runs on {self._devices_text()}: give each its arguments by execute_sharded",
             )
         values = self.parameter_values(arguments)
         self._delete_donated(arguments)
@@ -119,12 +127,14 @@ class Executable:
         return wrap_result(result, () if self.program.fresh_results else values)
 
     def execute_sharded(self, arguments: Sequence[Sequence[Any]], observer: Observer | None = None) -> list[Any]:
-        """Runs the program on all its devices at once: `arguments[i]` are those of `devices[i]`, as for a call.
+        """Runs the program on all devices of this process at once: `arguments[i]` are those of
+        `addressable_devices[i]`, as for a call. If the program runs on devices of several processes, each of them makes
+        the call, and in the same order as other calls on these devices.
 
-        Returns the result of each device. `ExecutionError` names the device that failed first, and is also raised for
-        programs that can never finish (devices that wait for each other, a send without a receive). If the call returns
-        before the program has run, the results raise it when they are read. `observer` is called in the threads of the
-        devices, which carry their names: `device 1`.
+        Returns the result of each device of this process. `ExecutionError` names the device that failed first, and is
+        also raised for programs that can never finish (devices that wait for each other, a send without a receive). If
+        the call returns before the program has run, the results raise it when they are read. `observer` is called in
+        the threads of the devices, which carry their names: `device 1`.
 
         >>> text = "ENTRY e { id = u32[] replica-id()  x = u32[] parameter(0)  ROOT y = u32[] add(x, id) }"
         >>> program = xla.Client(devices=2).compile(text, num_replicas=2)
@@ -132,10 +142,10 @@ class Executable:
         [Buffer(u32[], 10), Buffer(u32[], 21)]
         """
         check_lists(arguments)
-        if len(arguments) != len(self.devices):
+        if len(arguments) != len(self.addressable_devices):
             raise InvalidArgumentError(
                 codes.DEVICE_ARGUMENTS,
-                f"{self.name} runs on {len(self.devices)} devices, given arguments for {len(arguments)}",
+                f"{self.name} runs on {self._devices_text()}, given arguments for {len(arguments)}",
             )
         if self.program.sharded_fast_path is not None and observer is None:
             results = self.program.sharded_fast_path(arguments)
@@ -144,9 +154,13 @@ class Executable:
         values = [self._device_values(device, own) for device, own in enumerate(arguments)]
         for device_arguments in arguments:
             self._delete_donated(device_arguments)
-        made = self.program.execute_sharded(values, self.devices, observer)
+        made = self.program.execute_sharded(values, self.addressable_devices, observer)
         all_values = [] if self.program.fresh_results else [value for own in values for value in own]
         return [wrap_result(result, all_values) for result in made]
+
+    def _devices_text(self) -> str:
+        count, own = len(self.devices), len(self.addressable_devices)
+        return f"{count} devices" if own == count else f"{own} devices of this process ({count} of all processes)"
 
     def _delete_donated(self, arguments: Sequence[Any]) -> None:
         for leaf, buffer in donated_buffers(self.donated, arguments):

@@ -39,7 +39,7 @@ DEVICE_NUMBER = ErrorCode(
     "E6605",
     "A device that is named exists, and is one of the devices of the program that is called.",
     remedy="Use a number from 0 to the number of devices less 1.",
-    why_no_example="only a client of the C API names devices by number",
+    python="xla.Client().compile('ENTRY e { ROOT x = f32[] parameter(0) }', device_assignment=[1])",
 )
 MEMORY_KIND = ErrorCode(
     "E6606",
@@ -60,7 +60,22 @@ TOPOLOGY = ErrorCode(
 )
 PROCESSES = ErrorCode(
     "E6608",
-    "The devices of a program are in one process.",
-    remedy="Use several devices of one process (the flag `num_devices`).",
+    "Processes that run a program together are connected by MPI, which counts as many as the framework does.",
+    remedy="Install `xlapy[mpi]`, and start all processes with `mpirun`, or pass each the address, the number of "
+    "processes and its index.",
+    why_no_example="several processes are needed",
+)
+PROCESS_CLIENTS = ErrorCode(
+    "E6609",
+    "All processes make the same clients in the same order: of one platform, with the same number of devices each.",
+    remedy="Give every process the same `Client(platform, devices=...)`, or the same flag `num_devices`; "
+    "`single_process=True` makes a client of one process.",
+    why_no_example="several processes are needed",
+)
+ADDRESSABLE_DEVICE = ErrorCode(
+    "E6610",
+    "A process launches programs that run on some of its devices, and exchanges values with its own devices only.",
+    remedy="Let the process that the message names make the call, or compile the program for devices of this one "
+    "(`device_assignment`).",
     why_no_example="several processes are needed",
 )

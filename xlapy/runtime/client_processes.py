@@ -1,0 +1,140 @@
+"""The processes of a client: what they agree on, and which devices of a program belong to which process.
+
+After `xlapy.distributed.initialize`, a client has the devices of all processes: `devices` of process 0, then those of
+process 1, and so on. Each process compiles a program for all of its devices and launches it on its own.
+
+Responsible for the agreement of clients and for the placement of programs. Does not depend on how processes
+communicate.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from xlapy.base.concurrency.process_topology import ProcessTopology
+from xlapy.base.error_codes.execution import devices as codes
+from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.runtime.collectives.process_group import ProcessGroup, current_process_group
+from xlapy.runtime.device import Device
+
+_client_numbers: weakref.WeakKeyDictionary[ProcessGroup, Iterator[int]] = weakref.WeakKeyDictionary()
+
+
+@runtime_checkable
+class PlacedProgram(Protocol):
+    """A program that can run on devices of several processes."""
+
+    @property
+    def topology(self) -> ProcessTopology | None:
+        """Which devices belong to which process; None if all are devices of this one."""
+        ...
+
+    def placed(self, topology: ProcessTopology | None) -> Any:
+        """Returns a program of the same code on other devices."""
+        ...
+
+    def connect(self, group: ProcessGroup, key: bytes) -> None:
+        """Connects the program to the other processes, before its first launch. key: tells programs on different
+        devices apart."""
+        ...
+
+
+@dataclass(frozen=True)
+class ClientProcesses:
+    """The processes of a client. group: None if this process is alone. number: counts the clients of the group."""
+
+    group: ProcessGroup | None = None
+    number: int = 0
+
+    @property
+    def process_index(self) -> int:
+        return 0 if self.group is None else self.group.process_index
+
+    @property
+    def process_count(self) -> int:
+        return 1 if self.group is None else self.group.process_count
+
+    def make_devices(self, platform: str, count: int) -> tuple[Device, ...]:
+        """Makes the devices of all processes, `count` of each."""
+        return tuple(
+            Device(process * count + local, platform, process, local, process == self.process_index)
+            for process in range(self.process_count)
+            for local in range(count)
+        )
+
+    def topology(self, name: str, devices: Sequence[Device]) -> ProcessTopology | None:
+        """Returns the topology of a program on some devices; None if all of them belong to this process.
+
+        `InvalidArgumentError` if this process has none of them. name: of the program, for errors.
+        """
+        topology = ProcessTopology(self.process_index, tuple(device.process_index for device in devices))
+        if not topology.local_devices:
+            raise InvalidArgumentError(
+                codes.ADDRESSABLE_DEVICE,
+                f"{name} runs on the devices {ids_text(devices)} of {processes_text(topology.processes)}; process "
+                f"{self.process_index} has none of them, and neither compiles nor launches it",
+            )
+        return topology if topology.spans_processes else None
+
+    def connect(self, program: object, devices: Sequence[Device]) -> None:
+        """Connects a program that runs on devices of several processes to the others."""
+        if self.group is None or not isinstance(program, PlacedProgram) or program.topology is None:
+            return
+        ids = ",".join(str(device.id) for device in devices)
+        program.connect(self.group, f"client {self.number}: {ids}".encode())
+
+
+def join_processes(platform: str, devices: int) -> ClientProcesses:
+    """Makes the processes of a new client agree on its platform and the number of devices of each process.
+
+    All processes of the group call this in the same order. Raises `InvalidArgumentError` with the same message in all
+    of them if they differ, and `ExecutionError` if a process does not make a client in time.
+    """
+    group = current_process_group()
+    if group is None:
+        return ClientProcesses()
+    number = next(_client_numbers.setdefault(group, itertools.count()))
+    own = platform, devices, number
+    given = group.allgather(own, what=f"the platform and the number of devices of client {number}")
+    if any(other != own for other in given):
+        alike = {one: [process for process, other in enumerate(given) if other == one] for one in given}
+        described = "; ".join(
+            f"{processes_text(processes)}: {count} on {name}" + (f" (client {place})" if place != number else "")
+            for (name, count, place), processes in alike.items()
+        )
+        raise InvalidArgumentError(
+            codes.PROCESS_CLIENTS,
+            f"client {number} has a different platform or number of devices in different processes: {described}",
+        )
+    return ClientProcesses(group, number)
+
+
+def placed_program(program: object, topology: ProcessTopology | None, name: str) -> Any:
+    """Returns a program of the same code with another topology; `UnsupportedError` if its platform cannot run it on
+    several processes."""
+    if isinstance(program, PlacedProgram):
+        return program if program.topology == topology else program.placed(topology)
+    if topology is None:
+        return program
+    raise UnsupportedError(
+        codes.PROCESSES, f"{name} runs on devices of several processes, which its platform does not support"
+    )
+
+
+def ids_text(devices: Sequence[Device]) -> str:
+    """The ids of devices, as a range if they are consecutive."""
+    ids = [device.id for device in devices]
+    if len(ids) > 2 and ids == list(range(ids[0], ids[0] + len(ids))):
+        return f"{ids[0]} to {ids[-1]}"
+    return ", ".join(map(str, ids[:16])) + (", ..." if len(ids) > 16 else "")
+
+
+def processes_text(processes: Sequence[int]) -> str:
+    """`process 3`; `processes 0, 1 and 5`."""
+    if len(processes) == 1:
+        return f"process {processes[0]}"
+    return f"processes {', '.join(map(str, processes[:-1]))} and {processes[-1]}"
