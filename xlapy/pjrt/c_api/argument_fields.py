@@ -18,6 +18,8 @@ FIELDS = """
     Event_Error: event
     Event_Await: event
     Event_OnReady: event callback user_arg
+    KeyValueGetCallback: key key_size timeout_in_ms:i callback_error user_arg value value_size value_deleter_callback
+    KeyValuePutCallback: key key_size value value_size callback_error user_arg
     Client_Create: create_options num_options kv_get_callback kv_get_user_arg kv_put_callback kv_put_user_arg client
             kv_try_get_callback kv_try_get_user_arg
     Client_Destroy: client

@@ -5,7 +5,7 @@ Responsible for the fields that xlapy uses. Does not depend on programs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -32,8 +32,14 @@ class DeviceAssignment:
     devices: tuple[int, ...] = (0,)
 
 
-def read_device_assignment(data: bytes) -> DeviceAssignment:
+def _first_devices(count: int) -> tuple[int, ...]:
+    return tuple(range(count))
+
+
+def read_device_assignment(data: bytes, default: Callable[[int], tuple[int, ...]] = _first_devices) -> DeviceAssignment:
     """Reads the device assignment of a CompileOptionsProto, after checking the other options.
+
+    default: returns the ids of so many devices, for options that name none.
 
     Raises `ProtoError` for malformed bytes, `InvalidArgumentError` for unknown options and for a device assignment of
     the wrong size.
@@ -45,7 +51,7 @@ def read_device_assignment(data: bytes) -> DeviceAssignment:
     if options.HasField("device_assignment"):
         devices = _devices(options.device_assignment, replicas, partitions)
     else:
-        devices = tuple(range(replicas * partitions))
+        devices = default(replicas * partitions)
     return DeviceAssignment(replicas, partitions, devices)
 
 
@@ -73,7 +79,7 @@ def _check_overrides(message: Message) -> None:
         return
     options = xla_client.CompileOptions()
     options.env_option_overrides = overrides
-    device = jax.devices("cpu")[0]
+    device = jax.local_devices(backend="cpu")[0]
     try:
         device.client.compile_and_load(_EMPTY_PROGRAM, xla_client.DeviceList((device,)), options)
     except jax.errors.JaxRuntimeError as error:

@@ -87,10 +87,9 @@ def deserialize_executable(data: bytes, options: bytes = b"") -> LoadedExecutabl
         raise InvalidArgumentError(
             codes.SERIALIZED_BYTES, f"the {KIND} cannot be read: {type(error).__name__}: {error}"
         ) from error
-    executable = platform().client.deserialize(image)
-    return load_executable(
-        executable, read_device_assignment(options or own_options), options or own_options, placement, traits
-    )
+    assignment = read_device_assignment(options or own_options, platform().default_assignment)
+    executable = platform().client.deserialize(image, platform().client_devices(assignment.devices))
+    return load_executable(executable, assignment, options or own_options, placement, traits)
 
 
 def _texts(shardings: Sequence[Sharding | None]) -> list[str | None]:

@@ -40,7 +40,7 @@ def to_dlpack(
     """Exports an array as a DLPack capsule. `ValueError` if that needs a copy although `copy` is False."""
     if array.platform() != PLATFORM_NAME or (device is not None and device.platform != PLATFORM_NAME):
         return _original_to_dlpack(array, stream, src_device, device, copy)
-    view = jax.device_put(np.asarray(array), jax.devices("cpu")[0])
+    view = jax.device_put(np.asarray(array), jax.local_devices(backend="cpu")[0])
     if copy is False and view.unsafe_buffer_pointer() != array.unsafe_buffer_pointer():
         raise ValueError(f"{array.shape} of {array.dtype} must be copied for DLPack, and copy=False")
     return _original_to_dlpack(view, stream, None, None, copy)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum
 
+from xlapy.base.error_codes.execution import devices as device_codes
 from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.pjrt.c_api.structs import API_VERSION, ENTRIES, EXTENSIONS, PROFILER_ENTRIES, fields, least_size
 
@@ -87,6 +88,9 @@ RECORD_FIELDS: Mapping[tuple[str, str], str] = {
 }
 """The record's field for an argument field of a different name."""
 
+ADDRESSABLE_ONLY: Mapping[str, str] = {"Device_DefaultMemory": "memory"}
+"""Getters of devices whose field is 0 for the devices of other processes: they return an error then."""
+
 NO_OPS = (
     "Plugin_Initialize",
     "Client_Destroy",
@@ -95,8 +99,8 @@ NO_OPS = (
     "Error_ForEachPayload",
     "Layouts_MemoryLayout_Destroy",
 )
-"""Entries that do nothing: what they would free lives as long as the process, and there are no other processes whose
-state a client would follow."""
+"""Entries that do nothing: what they would free lives as long as the process, and the states of other processes, which
+JAX follows itself, have no effect on launches."""
 
 NATIVE = (
     "Event_Create",
@@ -211,7 +215,19 @@ def _getter_text(entry: str, kind: str) -> str:
     for field in rest:
         lines.append(f"  %{field} = get i64 {kind}.{RECORD_FIELDS.get((entry, field), field)} of %record")
         lines.append(f"  put i64 %{field} {entry}.{field} of %args")
-    return "\n".join([*lines, "  ret ptr null", "}"])
+    if entry not in ADDRESSABLE_ONLY:
+        return "\n".join([*lines, "  ret ptr null", "}"])
+    message = f"PJRT_{entry}: the device belongs to another process [{device_codes.ADDRESSABLE_DEVICE}]"
+    refusal = make_error_text(f"{entry}_other", message, _INVALID_ARGUMENT)
+    return "\n".join(
+        [
+            error_text(f"{entry}_other", message),
+            *lines,
+            f"  %is_other = icmp eq i64 %{ADDRESSABLE_ONLY[entry]}, 0",
+            "  br i1 %is_other, label %refuse, label %return",
+            f"return:\n  ret ptr null\nrefuse:\n{refusal}}}",
+        ]
+    )
 
 
 def _trampoline_text(entry: str) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from xlapy.base.element_types import PRED, TOKEN, PrimitiveType
 from xlapy.base.error_codes.execution import calls as codes
+from xlapy.base.error_codes.execution import devices as device_codes
 from xlapy.base.error_codes.interfaces import pjrt as pjrt_codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.passes.layouts.entry_layouts import Order
@@ -231,7 +232,13 @@ def memory_of(device: int, memory: int) -> int:
     """Returns the memory that the arguments of an entry name, directly or through a device."""
     if memory:
         return memory
-    return platform().device_at(device).memories["device"] if device else platform().devices[0].memories["device"]
+    chosen = platform().device_at(device) if device else platform().addressable_devices[0]
+    if not chosen.memories:
+        raise InvalidArgumentError(
+            device_codes.ADDRESSABLE_DEVICE,
+            f"device {chosen.number} belongs to process {chosen.process_index}: only that process places buffers there",
+        )
+    return chosen.memories["device"]
 
 
 def device_of(buffer: Record) -> PlatformDevice:

@@ -96,13 +96,8 @@ def load_executable(
 
     first_number, is_loaded: see `LoadedExecutable`.
     """
-    for number in assignment.devices if is_loaded else ():
-        if not 0 <= number < len(platform().devices):
-            raise InvalidArgumentError(
-                codes.DEVICE_NUMBER,
-                f"{executable.name} is to run on device {number}: there are {len(platform().devices)} "
-                f"(the flag num_devices)",
-            )
+    if is_loaded:
+        platform().client_devices(assignment.devices)
     named = (*placement.memory_kinds, *placement.parameter_memory_kinds)
     if unknown := [kind for kind in named if kind and kind not in MEMORY_KINDS]:
         raise InvalidArgumentError(
@@ -177,7 +172,7 @@ def _describe(loaded: LoadedExecutable) -> None:
     record["num_replicas"], record["num_partitions"] = assignment.num_replicas, assignment.num_partitions
     record["addressable_devices"] = loaded.kept.words([device.handle for device in loaded.devices])
     logical = (structure("LogicalDeviceIds") * len(loaded.devices))()
-    for number, row in enumerate(logical):
+    for number, row in zip(loaded.logical_numbers, logical, strict=True):
         row.replica, row.partition = divmod(number, assignment.num_partitions)
     record["addressable_device_logical_ids"] = loaded.kept.keep(logical)
     record["num_addressable_devices"] = record["num_addressable_device_logical_ids"] = len(loaded.devices)

@@ -183,7 +183,7 @@ def _run(
     """Runs the program, and returns the buffers of its results through `args`. Donated buffers are deleted, unless the
     call is refused before the program runs."""
     executable, program = loaded.executable, loaded.executable.program
-    devices = [platform().client.devices[device.number] for device in loaded.devices]
+    devices = [device.device for device in loaded.devices]
     devices = (
         calling_back(devices, options, executable.module) if options.num_send_ops + options.num_recv_ops else devices
     )
@@ -192,7 +192,7 @@ def _run(
             executable.parameter_values(list(map(np.transpose, row, loaded.parameter_orders))) for row in arguments.rows
         ]
         arguments.keep_donated()
-        if len(devices) == 1:
+        if len(devices) == 1 and loaded.topology is None:
             results = [program.execute(values[0], None, devices[0])]
         else:
             results = program.execute_sharded(values, devices)

@@ -12,6 +12,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from xlapy.base.concurrency.process_topology import ProcessTopology
 from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.base.shape import Shape
@@ -74,7 +75,26 @@ class LoadedExecutable:
 
     @property
     def devices(self) -> list[PlatformDevice]:
-        return [platform().devices[number] for number in self.assignment.devices] if self.is_loaded else []
+        """The devices of this process, in the order of the assignment."""
+        if not self.is_loaded:
+            return []
+        devices = [platform().devices_by_number[number] for number in self.assignment.devices]
+        return [device for device in devices if device.device.is_addressable]
+
+    @property
+    def logical_numbers(self) -> list[int]:
+        """The number of each of `devices` among all devices of the assignment."""
+        own = {device.number for device in self.devices}
+        return [logical for logical, number in enumerate(self.assignment.devices) if number in own]
+
+    @property
+    def topology(self) -> ProcessTopology | None:
+        """Which devices belong to which process; None if all are devices of this one."""
+        if not self.is_loaded:
+            return None
+        devices = [platform().devices_by_number[number].device for number in self.assignment.devices]
+        made = ProcessTopology(platform().client.process_index, tuple(device.process_index for device in devices))
+        return made if made.spans_processes else None
 
     def memory_kind(self, result: int) -> str:
         """The memory kind of result number `result`."""
@@ -125,7 +145,8 @@ class InstrumentedExecutable:
 
     @property
     def devices(self) -> list[int]:
-        return [device.number for device in self.loaded.devices]
+        """The numbers of the devices of this process."""
+        return [device.device.local_hardware_id for device in self.loaded.devices]
 
     @property
     def clocks(self) -> ProfilingCounters | None:

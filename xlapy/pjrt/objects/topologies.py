@@ -27,7 +27,7 @@ from xlapy.pjrt.c_api.native_library import native
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.c_api.types import type_of
 from xlapy.pjrt.objects.memory_layouts import read_layout
-from xlapy.pjrt.objects.platform import MEMORY_KINDS, describe_device, describe_platform, platform
+from xlapy.pjrt.objects.platform import MEMORY_KINDS, describe_device, describe_platform, device_number, platform
 from xlapy.pjrt.objects.records import Record, keep, read_bytes, read_words, words
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 from xlapy.proto.messages import encode, message_class
@@ -48,19 +48,21 @@ _STRING, _INT64 = 0, 1
 
 @dataclass(frozen=True)
 class Topology:
-    """A number of devices of this machine."""
+    """A number of devices of machines like this one, the same number in each process."""
 
     device_count: int
+    process_count: int = 1
 
     def fingerprint(self) -> int:
         """The fingerprint of everything that programs depend on besides themselves."""
-        text = json.dumps([self.device_count, compile_environment()], sort_keys=True)
+        processes = [] if self.process_count == 1 else [self.process_count]
+        text = json.dumps([self.device_count, *processes, compile_environment()], sort_keys=True)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
     def serialize(self) -> bytes:
+        counts = {"devices": self.device_count, "processes": self.process_count}
         return json.dumps(
-            {"topology": PLATFORM_NAME, "devices": self.device_count, "environment": compile_environment()},
-            sort_keys=True,
+            {"topology": PLATFORM_NAME, **counts, "environment": compile_environment()}, sort_keys=True
         ).encode()
 
     @staticmethod
@@ -68,7 +70,8 @@ class Topology:
         """`InvalidArgumentError` for other bytes, and for a topology of another machine or version of xlapy."""
         try:
             found = json.loads(data)
-            name, count, environment = found["topology"], int(found["devices"]), found["environment"]
+            name, environment = found["topology"], found["environment"]
+            count, processes = int(found["devices"]), int(found["processes"])
         except (ValueError, TypeError, KeyError) as error:
             raise InvalidArgumentError(
                 command_codes.SERIALIZED_BYTES, f"these are not the bytes of a topology of {PLATFORM_NAME}"
@@ -82,14 +85,18 @@ class Topology:
                 command_codes.SERIALIZED_COMPILER,
                 "this topology was written by another version of xlapy or on another machine",
             )
-        return checked(count)
+        return checked(count, processes)
 
 
-def checked(count: int) -> Topology:
+def checked(count: int, processes: int = 1) -> Topology:
     """A topology of so many devices; `InvalidArgumentError` unless there can be so many."""
     if not 1 <= count <= MAX_DEVICES:
         raise InvalidArgumentError(codes.CLIENT_DEVICES, f"a topology has 1 to {MAX_DEVICES} devices, given {count}")
-    return Topology(count)
+    if processes < 1 or count % processes:
+        raise InvalidArgumentError(
+            codes.TOPOLOGY, f"each process has as many devices as the others, given {count} devices of {processes}"
+        )
+    return Topology(count, processes)
 
 
 _made: dict[int, Topology] = {}
@@ -97,10 +104,15 @@ _made: dict[int, Topology] = {}
 _lock = fork_safe_lock()
 
 
+def own_topology() -> Topology:
+    """The topology of the client's own devices."""
+    return Topology(len(platform().devices), platform().client.process_count)
+
+
 def topology_at(handle: int) -> Topology:
     """The topology with a handle: one that a framework made, or the client's own."""
     if handle == Record("client", platform().handle)["topology"]:
-        return Topology(len(platform().devices))
+        return own_topology()
     with _lock:
         found = _made.get(handle)
     if found is None:
@@ -110,7 +122,11 @@ def topology_at(handle: int) -> Topology:
 
 def add_topology(topology: Topology) -> int:
     """Gives a topology a handle. Its records live as long as the process, as frameworks keep device descriptions."""
-    descriptions = [describe_device(number) for number in range(topology.device_count)]
+    own = topology.device_count // topology.process_count
+    places = [divmod(number, own) for number in range(topology.device_count)]
+    descriptions = [
+        describe_device(device_number(process, local, topology.process_count), process) for process, local in places
+    ]
     record = Record(
         "topology", descriptions=words(descriptions), num_descriptions=len(descriptions), attributes=words([])
     )
@@ -125,12 +141,13 @@ def add_topology(topology: Topology) -> int:
 
 @entry("TopologyDescription_Create")
 def topology_description_create(args: Any) -> None:
-    """Makes a topology. Its name is the number of devices; by default there are as many as the client has. The option
-    `num_devices` gives the number, too."""
+    """Makes a topology. Its name is the number of devices; by default it is that of the client. The option
+    `num_devices` gives the number, too. Other numbers of devices than the client's are those of one process."""
     name = read_bytes(args.topology_name, args.topology_name_size).decode("utf-8", "replace")
     if name and not name.isdecimal():
         raise InvalidArgumentError(codes.TOPOLOGY, f"the name of a topology is a number of devices, given {name!r}")
-    count = int(name) if name else len(platform().devices)
+    own = own_topology()
+    count = int(name) if name else own.device_count
     for option, value in _options(args.create_options, args.num_options).items():
         if option != _COUNT_OPTION:
             raise InvalidArgumentError(codes.TOPOLOGY, f"a topology has no option {option!r}, only {_COUNT_OPTION}")
@@ -139,7 +156,7 @@ def topology_description_create(args: Any) -> None:
         if name and value != count:
             raise InvalidArgumentError(codes.TOPOLOGY, f"the topology {name} is to have {value} devices")
         count = value
-    args.topology = add_topology(checked(count))
+    args.topology = add_topology(own if count == own.device_count else checked(count))
 
 
 def _options(address: int, count: int) -> dict[str, int | str | None]:

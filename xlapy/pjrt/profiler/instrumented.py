@@ -58,11 +58,11 @@ def _enable_recording(instrumented: InstrumentedExecutable, program: CpuProgram)
     """If native code runs the program, makes it record the times of launches and of their thunks on each device."""
     native_program = program.compiled.program
     assert native_program.counters is not None, "it is instrumented"
-    for device_program in instrumented.loaded.device_programs:
+    for device, device_program in zip(instrumented.devices, instrumented.loaded.device_programs, strict=True):
         trace_id = next(_numbers)
         native().set_trace_id(device_program.address, trace_id)
         counters = CounterTable(native_program.counters, _event_capacity(native_program.counters))
-        instrumented.devices_by_trace_id[trace_id] = instrumented.devices[device_program["number"]]
+        instrumented.devices_by_trace_id[trace_id] = device
         instrumented.counters_by_trace_id[trace_id] = counters
         entry = device_program["table"] + ctypes.sizeof(ctypes.c_int64) * native_program.counters_index
         ctypes.c_int64.from_address(entry).value = counters.address

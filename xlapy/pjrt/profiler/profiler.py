@@ -107,4 +107,4 @@ def _profile(session: _Session) -> bytes:
         return b""
     if dropped := trace.dropped():
         logger.warning("the trace has no room for %s", ", ".join(dropped))
-    return serialized_xspace(trace, len(platform().devices), has_modules=session.has_modules)
+    return serialized_xspace(trace, len(platform().addressable_devices), has_modules=session.has_modules)
