@@ -19,7 +19,7 @@ def local_array(array: Any, shape: Shape, sharding: Sharding, device: int, devic
     """Returns the local array of a device."""
     for dimension, tiling in enumerate(array_sharding_of(sharding, shape, devices).tilings):
         if tiling is not None:
-            array = np.split(array, tile_count(tiling), dimension)[tiling[device]]
+            array = np.split(array, tile_count(tiling), dimension)[tiling.tile_of_each_device()[device]]
     return array
 
 

@@ -18,13 +18,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from xlapy import opcodes
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension
-from xlapy.opcodes.attributes.replica_groups import GroupList
+from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
 from xlapy.opcodes.collectives import AllGatherAttributes, AllToAllAttributes
 from xlapy.opcodes.movement import PadAttributes
 from xlapy.passes.expand.blocks import new_computation
@@ -42,7 +40,7 @@ class TileGroup:
 
     resharder: Resharder
     tiling: Tiling
-    groups: GroupList
+    groups: ReplicaGroups
 
     @staticmethod
     def along(
@@ -61,7 +59,7 @@ class TileGroup:
 
     def tile_index(self) -> Instruction:
         """Writes the number of the tile that the device holds, as s32[]."""
-        return self.resharder.per_device_constant(np.asarray(self.tiling, np.int32))
+        return self.resharder.tile_index(self.tiling)
 
     # -- collectives. They are written by `write`, which may write into the body of a loop.
 

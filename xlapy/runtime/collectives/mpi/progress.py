@@ -34,6 +34,7 @@ from xlapy.runtime.collectives.mpi.operations import (
 from xlapy.runtime.collectives.mpi.records import (
     DRIVE_NANOSECONDS,
     LOCK,
+    SET_TIMER_SLACK,
     TRANSPORT,
     CInt,
     CliqueRecord,
@@ -42,7 +43,6 @@ from xlapy.runtime.collectives.mpi.records import (
     MPI_Testsome,
     Operation,
     OperationKind,
-    SET_TIMER_SLACK,
     TransferState,
     prctl,
     sched_yield,
