@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from xlapy.base.error_codes.execution import processes as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
-from xlapy.runtime.collectives.process_group import ProcessGroup, current_process_group, set_process_group
+from xlapy.runtime.collectives.process_group import current_process_group, set_process_group
 
 if TYPE_CHECKING:
     from xlapy.runtime.collectives.mpi.start import KeyValueStore
@@ -52,7 +52,6 @@ def initialize(
         state = "is a member of the process group already" if group is not None else "has left the process group"
         raise ExecutionError(codes.ALREADY_INITIALIZED, f"this process {state}; initialize is called once")
     from xlapy.runtime.collectives.mpi import start
-    from xlapy.runtime.collectives.mpi.transport import MpiTransport
 
     launcher = start.find_launcher(os.environ)
     if launcher is not None:
@@ -76,9 +75,8 @@ def initialize(
             "this process was not started by mpirun: start it by `mpirun -n N python ...`, or give "
             "coordinator_address, num_processes and process_id",
         )
-    transport = MpiTransport(library)
-    set_process_group(ProcessGroup(library.process_index, library.process_count, transport))
-    atexit.register(shutdown)
+    set_process_group(start.start_group(library))
+    atexit.register(_end)
 
 
 def _check_arguments(count: object, index: object, timeout: float) -> None:
@@ -94,20 +92,30 @@ def _check_arguments(count: object, index: object, timeout: float) -> None:
 
 
 def shutdown() -> None:
-    """Leaves the process group, after all other processes have come here. Does nothing without a process group.
+    """Leaves the process group once all other processes leave it, too. Does nothing without a process group.
 
-    A process that ends normally calls this by itself.
+    A process calls this by itself at its end.
     """
     group = current_process_group()
     if group is None or group.is_forked:
         return
-    _ended.append(True)
     set_process_group(None)
-    group.close()
+    _ended.append(group.close())
 
 
 _ended: Final[list[bool]] = []
-"""Not empty once this process has left the process group."""
+"""Not empty once this process has left the process group: whether all other processes have left it, too."""
+
+
+def _end() -> None:
+    """Leaves the process group at the end of the process, and finalizes MPI."""
+    group = current_process_group()
+    if group is not None and group.is_forked:
+        return
+    shutdown()
+    from xlapy.runtime.collectives.mpi import start
+
+    start.finalize(_ended[0])
 
 
 def is_initialized() -> bool:

@@ -18,7 +18,6 @@ import os
 import pickle
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -54,6 +53,14 @@ class Clique(Protocol):
     @property
     def failure(self) -> XlaError | None:
         """Why the clique has failed, or None."""
+        ...
+
+    def name_of(self, process: int) -> str:
+        """Names a process and its devices: `process 1 (cpu:2, cpu:3)`."""
+        ...
+
+    def names_of(self, processes: Sequence[int]) -> str:
+        """Names some processes and their devices."""
         ...
 
     def begin_launch(self, program: int) -> int:
@@ -105,11 +112,12 @@ class Transport(Protocol):
         """The native function `void fail_clique(ptr transport, ptr clique, ptr text, i64 length)`: `Clique.fail`."""
         ...
 
-    def clique(self, processes: Sequence[int], key: bytes = b"") -> Clique:
+    def clique(self, processes: Sequence[int], key: bytes = b"", devices: Mapping[int, str] | None = None) -> Clique:
         """Returns the clique of some processes, this one included.
 
         key: tells cliques of the same processes apart, such as those of different devices, whose launches have no
-        common order. Equal arguments return the same clique. A clique that has failed is returned as such.
+        common order. devices: the names of the devices of each process, for errors. Equal processes and keys return the
+        same clique. A clique that has failed is returned as such.
         """
         ...
 
@@ -148,8 +156,8 @@ class Transport(Protocol):
         """Raises `ExecutionError` in the child of a fork, which cannot use the transport."""
         ...
 
-    def shutdown(self) -> None:
-        """Waits for outgoing data and ends the transport."""
+    def shutdown(self) -> bool:
+        """Leaves the other processes, once they leave, too. Returns whether all have."""
         ...
 
 
@@ -197,11 +205,9 @@ class ProcessGroup:
         """Whether this process is a child of the one that is the member, by a fork."""
         return os.getpid() != self._pid
 
-    def close(self) -> None:
-        """Leaves the group: waits for the other processes to come here too, unless one has failed."""
-        with suppress(XlaError):
-            self.barrier(what="the end of the processes")
-        self.transport.shutdown()
+    def close(self) -> bool:
+        """Leaves the group once the other processes leave it, too. Returns whether all have, and none was lost."""
+        return self.transport.shutdown()
 
 
 _current: list[ProcessGroup] = []

@@ -26,6 +26,8 @@ from xlapy.runtime.collectives.mpi.records import (
     MPI_Cancel,
     Operation,
     OperationKind,
+    PeerState,
+    PeerWord,
     TransferState,
     memcpy,
 )
@@ -175,18 +177,22 @@ def retire(f: Function, clique: CliqueRecord, reason: Int32) -> None:
 
 
 @native_holding(LOCK)
-def announce_failure(f: Function, clique: CliqueRecord, reason: Word, text: Nullable[Address], length: Word) -> None:
-    """Tells the other processes of a clique that it has failed. reason: a `FailureReason`."""
+def announce_failure(
+    f: Function, clique: CliqueRecord, reason: Word, culprit: Word, text: Nullable[Address], length: Word
+) -> None:
+    """Tells the other processes of a clique that it has failed. reason: a `FailureReason`. culprit: the process that
+    is to blame."""
     transport = f.static(TRANSPORT)
     with f.count(clique.member_count) as one:
         peer = clique.members[one.index]
-        with f.when(peer != transport.process):
+        is_present = peer_word(f, peer).state == PeerState.PRESENT
+        with f.when((peer != transport.process) & is_present):
             message = new_message(f)
             message.kind = MessageKind.FAILURE
             message.source = transport.process
             message.clique = clique.number
             message.launch = clique.launches
-            message.exchange = 0
+            message.exchange = culprit
             message.step = 0
             message.tag = 0
             message.size = length
@@ -206,7 +212,8 @@ def fail_by_message(f: Function, clique: CliqueRecord, reason: Int32, message: M
     clique.expected_size = expected
     retire(f, clique, reason)
     with f.when(reason != FailureReason.REMOTE):
-        announce_failure(f, clique, reason.to(Word), f.null(Address), f.constant(Word, 0))
+        process = f.static(TRANSPORT).process
+        announce_failure(f, clique, reason.to(Word), process, f.null(Address), f.constant(Word, 0))
 
 
 @native_holding(LOCK)
@@ -229,7 +236,20 @@ def fail_by_mpi(f: Function, clique: CliqueRecord, error: Int32) -> None:
     clique.mpi_error = error
     reason = f.constant(Int32, FailureReason.MPI)
     retire(f, clique, reason)
-    announce_failure(f, clique, reason.to(Word), f.null(Address), f.constant(Word, 0))
+    process = f.static(TRANSPORT).process
+    announce_failure(f, clique, reason.to(Word), process, f.null(Address), f.constant(Word, 0))
+
+
+@native_holding(LOCK)
+def fail_by_peer(f: Function, clique: CliqueRecord, reason: Int32, peer: Word) -> None:
+    """Fails a clique because a process has left or is lost."""
+    with f.when(clique.failure.load(RELAXED) != 0):
+        f.ret()
+    kept = clique.failed_message.known("each clique has memory for it")
+    kept.source = peer
+    kept.size = 0
+    retire(f, clique, reason)
+    announce_failure(f, clique, reason.to(Word), peer, f.null(Address), f.constant(Word, 0))
 
 
 @native
@@ -244,7 +264,8 @@ def fail_clique(f: Function, transport: Address, clique: CliqueRecord, text: Add
         kept.size = size
         memcpy(f, kept.data, text, size)
         retire(f, clique, f.constant(Int32, FailureReason.LOCAL))
-        announce_failure(f, clique, f.constant(Word, FailureReason.LOCAL), text.maybe(), size)
+        process = f.static(TRANSPORT).process
+        announce_failure(f, clique, f.constant(Word, FailureReason.LOCAL), process, text.maybe(), size)
     wake_progress(f)
 
 
@@ -260,6 +281,13 @@ def wake_progress(f: Function) -> None:
 def clique_failure(f: Function, clique: CliqueRecord) -> Int32:
     """Why a clique has failed: a `FailureReason`."""
     return clique.failure.load(ACQUIRE)
+
+
+@native_holding(LOCK)
+def peer_word(f: Function, process: Word) -> PeerWord:
+    """The state of a process."""
+    peers = f.static(TRANSPORT).peers.known("the transport has started")
+    return peers.offset(process * PeerWord.byte_size()).cast(PeerWord)
 
 
 def request_clique(request: ExchangeRequest) -> CliqueRecord:

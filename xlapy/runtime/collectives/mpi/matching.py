@@ -13,7 +13,6 @@ from xlapy.native.function import Function, free, malloc, native_holding
 from xlapy.native.ir import RELAXED
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
 from xlapy.runtime.collectives.mpi.failures import (
-    complete,
     fail_by_message,
     fail_by_mpi,
     finish_part,
@@ -31,6 +30,7 @@ from xlapy.runtime.collectives.mpi.operations import (
     transfer_at,
     unpack,
 )
+from xlapy.runtime.collectives.mpi.peers import note_left, note_lost
 from xlapy.runtime.collectives.mpi.records import (
     INLINE_BYTES,
     LAUNCH_RING,
@@ -191,6 +191,9 @@ def find_clique(f: Function, number: Word) -> Nullable[CliqueRecord]:
 @native_holding(LOCK)
 def deliver(f: Function, message: Message) -> Bool:
     """Gives a message to what it is for. Returns whether it is no longer needed."""
+    with f.when(message.kind == MessageKind.LEAVING):
+        note_left(f, message.source)
+        f.ret(True)
     known = find_clique(f, message.clique)
     with f.when(known.is_null()):
         f.ret(False)
@@ -198,6 +201,8 @@ def deliver(f: Function, message: Message) -> Bool:
     with f.when(clique.failure.load(RELAXED) != 0):
         f.ret(True)
     with f.when(message.kind == MessageKind.FAILURE):
+        with f.when(message.data_tag == FailureReason.LOST):
+            note_lost(f, message.exchange)
         reason = f.constant(Int32, FailureReason.REMOTE)
         fail_by_message(f, clique, reason, message, f.constant(Word, 0))
         f.ret(True)
@@ -260,6 +265,3 @@ def deliver_early(f: Function) -> None:
             loop.leave()
         following.set(found.value.next)
         accept(f, found.value)
-
-
-__all__ = ["accept", "complete", "deliver_early", "finish_chunk", "launch_program", "start_send"]

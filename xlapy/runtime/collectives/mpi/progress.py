@@ -19,6 +19,7 @@ from xlapy.runtime.collectives.mpi.failures import (
     fail_clique,
     finish_part,
     give_up_requests,
+    peer_word,
     request_clique,
     wake_progress,
 )
@@ -31,6 +32,7 @@ from xlapy.runtime.collectives.mpi.operations import (
     start_transport,
     transfer_at,
 )
+from xlapy.runtime.collectives.mpi.peers import fail_deserted, fail_if_lost, leave, lose_process
 from xlapy.runtime.collectives.mpi.records import (
     DRIVE_NANOSECONDS,
     LOCK,
@@ -70,6 +72,7 @@ def poll(f: Function) -> Bool:
     """Completes what MPI has completed. Returns whether that is anything."""
     transport = f.static(TRANSPORT)
     give_up_requests(f)
+    fail_deserted(f)
     with f.when(transport.used == 0):
         f.ret(False)
     completed = f.stack(CInt.byte_size()).cast(CInt)
@@ -285,6 +288,7 @@ def add_clique(f: Function, clique: CliqueRecord) -> None:
     with f.locked(transport.lock):
         clique.next = transport.cliques
         transport.cliques = clique.maybe()
+        fail_if_lost(f, clique)
         deliver_early(f)
 
 
@@ -350,6 +354,14 @@ def cancel_receives(f: Function) -> Bool:
 
 
 @native
+def peer_state(f: Function, process: Word) -> Word:
+    """The `PeerState` of a process, after a poll."""
+    with f.locked(f.static(TRANSPORT).lock):
+        poll(f)
+        return peer_word(f, process).state
+
+
+@native
 def is_idle(f: Function) -> Bool:
     """Whether nothing is in progress."""
     result = f.variable(Bool, False)
@@ -373,7 +385,10 @@ FUNCTIONS = (
     clique_failure,
     fail_clique,
     is_idle,
+    leave,
+    lose_process,
     missing_processes,
+    peer_state,
     post_exchange,
     run_progress,
     start_exchange,

@@ -53,11 +53,12 @@ class OperationKind(IntEnum):
 
 class MessageKind(IntEnum):
     """What follows the header of a message: the data; nothing, because the data comes as messages of their own; or the
-    text that says why the sender has failed the clique."""
+    text that says why the sender has failed the clique. LEAVING: nothing; the sender sends no further message."""
 
     INLINE = 0x786C6101
     ANNOUNCED = 0x786C6102
     FAILURE = 0x786C6103
+    LEAVING = 0x786C6104
 
 
 class TransferState(IntEnum):
@@ -73,7 +74,8 @@ class FailureReason(IntEnum):
     """Why a clique has failed. 0: it has not.
 
     LOCAL: this process has failed it. REMOTE: another process has. PROGRAM, SIZE: a message of another program, or with
-    data of another size. MPI: a call of MPI has failed. MEMORY: there is no memory for staging.
+    data of another size. MPI: a call of MPI has failed. MEMORY: there is no memory for staging. LEFT: a process has
+    left the process group before it has sent what is awaited. LOST: a process has ended without leaving.
     """
 
     NONE = 0
@@ -83,6 +85,16 @@ class FailureReason(IntEnum):
     SIZE = 4
     MPI = 5
     MEMORY = 6
+    LEFT = 7
+    LOST = 8
+
+
+class PeerState(IntEnum):
+    """What is known of another process. LEFT: it has sent its last message."""
+
+    PRESENT = 0
+    LEFT = 1
+    LOST = 2
 
 
 class Message(Record):
@@ -90,7 +102,7 @@ class Message(Record):
 
     source: the process that sends. clique, launch, exchange, step, tag: what the transfer is matched by. size: that of
     the data. data_tag: the tag of MPI with which announced data follows; in a FAILURE, the `FailureReason` of the
-    sender. fingerprint, name: the program that the sender executes.
+    sender, and `exchange` is the process that is to blame. fingerprint, name: the program that the sender executes.
     """
 
     next: Owned[Nullable[Message]]
@@ -175,7 +187,8 @@ class Transport(Record, lock="lock"):
     are not receives of messages. finished: operations that MPI has completed and that are looked at next.
 
     pending: the requests that are not complete. failing: how many of them have failed. early: messages that have come
-    before what they match. next_tag: of the next announced data, up to `last_tag`.
+    before what they match. next_tag: of the next announced data, up to `last_tag`. peers: the `PeerState` of each
+    process. left_at: when the last process has left, or 0.
 
     The other fields describe the library. Python writes them before any other thread reaches the transport.
     """
@@ -207,9 +220,18 @@ class Transport(Record, lock="lock"):
     early: Guarded[Nullable[Message]]
     cliques: Guarded[Nullable[CliqueRecord]]
     next_tag: Guarded[Word]
+    peers: Guarded[Nullable[Address]]
+    peer_count: Guarded[Word]
+    left_at: Guarded[Word]
 
 
 TRANSPORT: Final = Static("mpi_transport", Transport)
+
+
+class PeerWord(Record):
+    """The state of a process."""
+
+    state: Owned[Word]
 
 
 class CInt(Record):

@@ -6,6 +6,7 @@ all processes find is raised in process 0; the others end with exit code 1 and w
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import socket
@@ -23,6 +24,9 @@ from xlapy.base.errors import ExecutionError
 from xlapy.base.version import VERSION
 from xlapy.runtime.collectives.mpi import coordinator
 from xlapy.runtime.collectives.mpi.library import MpiLibrary, open_library
+from xlapy.runtime.collectives.mpi.transport import MpiTransport
+from xlapy.runtime.collectives.mpi.watch import PeerWatch
+from xlapy.runtime.collectives.process_group import ProcessGroup
 
 
 class KeyValueStore(Protocol):
@@ -227,7 +231,8 @@ def load_mpi(process_index: int) -> Any:
 
         if "mpi4py.MPI" not in sys.modules:
             mpi4py.rc.initialize = False
-            mpi4py.rc.finalize = True  # at exit
+            mpi4py.rc.finalize = False  # `finalize` does
+            _loaded.append(True)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "suspicious MPI execution environment")
             from mpi4py import MPI
@@ -245,6 +250,28 @@ def initialize(mpi: Any) -> None:
     """Initializes MPI, unless the program has."""
     if not mpi.Is_initialized():
         mpi.Init_thread(mpi.THREAD_MULTIPLE)  # SERIALIZED suffices, unless the program calls MPI, too
+
+
+_loaded: Final[list[bool]] = []
+"""Not empty if this module has imported mpi4py first."""
+
+
+def finalize(have_all_left: bool) -> None:
+    """Finalizes MPI at the end of the process, unless the program does so itself.
+
+    have_all_left: whether all processes have left the process group. Otherwise finalizing would wait for ever. If
+    mpi4py is to do it, the process ends here.
+    """
+    from mpi4py import MPI
+
+    if have_all_left:
+        if _loaded and not MPI.Is_finalized():
+            MPI.Finalize()
+        return
+    if not _loaded:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def is_open_mpi(mpi: Any) -> bool:
@@ -281,12 +308,25 @@ def checked_library(mpi: Any, timeout: float) -> MpiLibrary:
             "mpi4py.rc.thread_level sets the level before mpi4py.MPI is imported",
         )
     library = open_library(mpi, timeout)
-    versions = library.exchange_texts(VERSION, timeout)
+    texts = library.exchange_texts(f"{VERSION}\n{socket.gethostname()}", timeout)
+    versions = [text.split("\n")[0] for text in texts]
     for index, version in enumerate(versions):
         if version != versions[0]:
             message = f"process 0 runs xlapy {versions[0]}, process {index} xlapy {version}"
             refuse(library.process_index, codes.PROCESS_VERSIONS, message)
-    return library
+    return dataclasses.replace(library, hosts=[text.split("\n")[-1] for text in texts])
+
+
+def start_group(library: MpiLibrary) -> ProcessGroup:
+    """Starts the transport, and the watch of the other processes."""
+    transport = MpiTransport(library)
+    group = ProcessGroup(library.process_index, library.process_count, transport)
+
+    def allgather(value: Any) -> list[Any]:
+        return group.allgather(value, what="the addresses of the processes")
+
+    transport.watch(PeerWatch(library.process_index, library.hosts, allgather, transport.lose_process))
+    return group
 
 
 def refuse(process_index: int, code: ErrorCode, message: str) -> NoReturn:

@@ -37,8 +37,10 @@ from xlapy.runtime.collectives.mpi.records import (
     FailureReason,
     LaunchProgram,
     Message,
+    PeerState,
     Transport,
 )
+from xlapy.runtime.collectives.mpi.watch import PeerWatch
 from xlapy.runtime.collectives.process_group import Clique, ExchangeKey
 
 _WORD, _POINTER, _INT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32
@@ -52,7 +54,10 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "clique_failure": (_INT, _POINTER),
     "fail_clique": (None, _POINTER, _POINTER, ctypes.c_char_p, _WORD),
     "is_idle": (ctypes.c_bool,),
+    "leave": (None,),
+    "lose_process": (None, _WORD),
     "missing_processes": (_WORD, _POINTER, _POINTER, _WORD),
+    "peer_state": (_WORD, _WORD),
     "post_exchange": (None, _POINTER, _POINTER),
     "run_progress": (None,),
     "start_exchange": (None, _POINTER, _POINTER),
@@ -85,7 +90,9 @@ class MpiTransport:
             for name, (result, *arguments) in _SIGNATURES.items()
         }
         self.address: int = self._functions["transport_address"]()
+        self._peers = (_WORD * library.process_count)()
         self._describe_library()
+        self._watch: PeerWatch | None = None
         self._lock = fork_safe_lock()
         self._cliques: dict[tuple[tuple[int, ...], bytes], MpiClique] = {}
         self._identities: dict[tuple[int, str], Any] = {}
@@ -107,6 +114,8 @@ class MpiTransport:
             "status_bytes": library.status_bytes,
             "error_offset": library.error_offset,
             "error_in_status": library.error_in_status,
+            "peers": ctypes.addressof(self._peers),
+            "peer_count": library.process_count,
         }
         for name, value in values.items():
             _WORD.from_address(self.address + offsets[name]).value = value
@@ -135,13 +144,13 @@ class MpiTransport:
 
     # -- cliques and programs
 
-    def clique(self, processes: Sequence[int], key: bytes = b"") -> MpiClique:
+    def clique(self, processes: Sequence[int], key: bytes = b"", devices: Mapping[int, str] | None = None) -> MpiClique:
         self.check_process()
         members = tuple(sorted(set(processes)))
         with self._lock:
             found = self._cliques.get((members, key))
             if found is None:
-                found = self._cliques[members, key] = MpiClique(self, members, key)
+                found = self._cliques[members, key] = MpiClique(self, members, key, devices or {})
                 self.call("add_clique", found.address)
         return found
 
@@ -196,8 +205,8 @@ class MpiTransport:
                 missing = self.missing_processes(request.address)
                 raise ExecutionError(
                     codes.PROCESS_TIMEOUT,
-                    f"{what}: process {self._library.process_index} has waited {seconds:g} seconds for "
-                    f"{processes_text(missing)}",
+                    f"{what}: {clique.name_of(self.process_index)} has waited {seconds:g} seconds for "
+                    f"{clique.names_of(missing)}",
                 )
 
     def missing_processes(self, request: int) -> tuple[int, ...]:
@@ -212,13 +221,46 @@ class MpiTransport:
 
     # -- ends
 
-    def shutdown(self) -> None:
-        deadline = time.monotonic() + _EXIT_SECONDS
-        while not self.call("is_idle") and time.monotonic() < deadline:
-            time.sleep(0.001)
+    def watch(self, watch: PeerWatch) -> None:
+        """Takes over the watch of the other processes, which says how long to wait for them at the end."""
+        self._watch = watch
+
+    def lose_process(self, process: int) -> None:
+        """Notes that a process has ended without leaving."""
+        self.call("lose_process", process)
+
+    def shutdown(self) -> bool:
+        """Leaves the other processes, once they leave, too. Returns whether all have, so that MPI can be finalized."""
+        if self._watch is not None:
+            self._watch.leave()
+        self._wait_until(lambda: self.call("is_idle"), _EXIT_SECONDS)
+        self.call("leave")
+        others = [one for one in range(self._library.process_count) if one != self.process_index]
+        has_left = self._wait_until(lambda: all(self._has_ended(one) for one in others), None)
+        if self._watch is not None:
+            self._watch.stop()
         self.call("stop_progress")
         self._thread.join(_EXIT_SECONDS)
-        self.call("cancel_receives")
+        are_left = all(self.call("peer_state", one) == PeerState.LEFT for one in others)
+        return has_left and are_left and bool(self.call("cancel_receives"))
+
+    def _has_ended(self, process: int) -> bool:
+        return self.call("peer_state", process) != PeerState.PRESENT
+
+    def _wait_until(self, condition: Callable[[], bool], seconds: float | None) -> bool:
+        """Waits for a condition. seconds: None to wait as long as the other processes live."""
+        begin, pause = time.monotonic(), 0.0002
+        while not condition():
+            if seconds is not None and time.monotonic() - begin > seconds:
+                return False
+            if seconds is None and self._watch is not None:
+                silent = self._watch.silent(float(flags.get("collective_timeout")))
+                if silent is not None:
+                    self.lose_process(silent)
+                    return False
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.05)
+        return True
 
     def check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -245,8 +287,11 @@ class MpiTransport:
 class MpiClique:
     """A clique of the transport over MPI."""
 
-    def __init__(self, transport: MpiTransport, processes: tuple[int, ...], key: bytes) -> None:
+    def __init__(
+        self, transport: MpiTransport, processes: tuple[int, ...], key: bytes, devices: Mapping[int, str]
+    ) -> None:
         self.processes = processes
+        self._devices = devices
         self._transport = transport
         self._programs = ctypes.create_string_buffer(LAUNCH_RING * LaunchProgram.byte_size())
         self._message = ctypes.create_string_buffer(Message.byte_size() + FAILURE_TEXT_BYTES)
@@ -282,12 +327,18 @@ class MpiClique:
         if reason == FailureReason.NONE:
             return None
         code, text = _DESCRIPTIONS[FailureReason(reason)](self)
-        return ExecutionError(code, f"{text}; launches with {processes_text(self.others)} end here")
+        return ExecutionError(code, text)
 
-    @property
-    def others(self) -> tuple[int, ...]:
-        """The processes other than this one."""
-        return tuple(one for one in self.processes if one != self._transport.process_index)
+    def name_of(self, process: int) -> str:
+        """Names a process and its devices: `process 1 (cpu:2, cpu:3)`."""
+        devices = self._devices.get(process)
+        return f"process {process} ({devices})" if devices else f"process {process}"
+
+    def names_of(self, processes: Sequence[int]) -> str:
+        """Names some processes and their devices."""
+        if not self._devices or len(processes) > 8:
+            return processes_text(processes)
+        return " and ".join(map(self.name_of, processes)) or "no process"
 
     # -- what the native functions have noted
 
@@ -337,33 +388,54 @@ _Description = tuple[ErrorCode, str]
 
 
 def _local(clique: MpiClique) -> _Description:
-    return codes.PROCESS_FAILED, f"process {clique.process_index} has failed: {clique.message_text}"
+    return codes.PROCESS_FAILED, f"{clique.name_of(clique.process_index)} has failed: {clique.message_text}"
 
 
 def _remote(clique: MpiClique) -> _Description:
-    source, reason = clique.message_word("source"), clique.message_word("data_tag")
+    source, reason = clique.message_word("source"), FailureReason(clique.message_word("data_tag"))
+    culprit = clique.message_word("exchange")
+    if reason == FailureReason.LEFT:
+        return _left_by(clique, culprit)
+    if reason == FailureReason.LOST:
+        return _lost_of(clique, culprit)
     why = {
         FailureReason.PROGRAM: ": it has received data of another program than it executes",
         FailureReason.SIZE: ": it has received data of another size than it expects",
         FailureReason.MPI: ": a call of MPI has failed there",
         FailureReason.MEMORY: ": it has no memory left",
-    }.get(FailureReason(reason), f": {clique.message_text}" if clique.message_text else "")
-    return codes.PROCESS_FAILED, f"process {source} has failed{why}"
+    }.get(reason, f": {clique.message_text}" if clique.message_text else "")
+    return codes.PROCESS_FAILED, f"{clique.name_of(source)} has failed{why}"
+
+
+def _left(clique: MpiClique) -> _Description:
+    return _left_by(clique, clique.message_word("source"))
+
+
+def _left_by(clique: MpiClique, process: int) -> _Description:
+    return codes.PROCESS_LOST, f"{clique.name_of(process)} has left the process group: its program has ended"
+
+
+def _lost(clique: MpiClique) -> _Description:
+    return _lost_of(clique, clique.message_word("source"))
+
+
+def _lost_of(clique: MpiClique, process: int) -> _Description:
+    return codes.PROCESS_LOST, f"{clique.name_of(process)} has ended: it was killed, or has crashed"
 
 
 def _program(clique: MpiClique) -> _Description:
     launch = clique.message_word("launch")
     return codes.DIFFERENT_PROGRAMS, (
-        f"launch {launch}: process {clique.message_word('source')} executes {clique.message_program}, process "
-        f"{clique.process_index} executes {clique.own_program(launch)}"
+        f"launch {launch}: {clique.name_of(clique.message_word('source'))} executes {clique.message_program}, "
+        f"{clique.name_of(clique.process_index)} executes {clique.own_program(launch)}"
     )
 
 
 def _size(clique: MpiClique) -> _Description:
     return codes.DIFFERENT_SIZES, (
-        f"launch {clique.message_word('launch')} of {clique.message_program}: process {clique.message_word('source')} "
-        f"sends {clique.message_word('size')} bytes, process {clique.process_index} expects "
-        f"{clique.word('expected_size')}"
+        f"launch {clique.message_word('launch')} of {clique.message_program}: "
+        f"{clique.name_of(clique.message_word('source'))} sends {clique.message_word('size')} bytes, "
+        f"{clique.name_of(clique.process_index)} expects {clique.word('expected_size')}"
     )
 
 
@@ -382,6 +454,8 @@ _DESCRIPTIONS: Final[Mapping[FailureReason, Callable[[MpiClique], _Description]]
     FailureReason.SIZE: _size,
     FailureReason.MPI: _mpi,
     FailureReason.MEMORY: _memory,
+    FailureReason.LEFT: _left,
+    FailureReason.LOST: _lost,
 }
 
 

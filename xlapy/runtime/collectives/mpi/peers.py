@@ -1,0 +1,128 @@
+"""Processes that leave the process group, and processes that are lost.
+
+A process that ends sends a last message, LEAVING, after all others. So what has not been announced by then never comes.
+A process that ends without it is lost; `watch` finds that out.
+
+Responsible for what the end of a process means for cliques. Does not depend on how the end is noticed.
+"""
+
+from __future__ import annotations
+
+from xlapy.cpu.program.communication.exchange_records import ExchangeRequest
+from xlapy.native.function import Function, native, native_holding
+from xlapy.native.ir import RELAXED
+from xlapy.native.values import Int32, Nullable, Word
+from xlapy.runtime.collectives.mpi.failures import fail_by_peer, peer_word, request_clique, wake_progress
+from xlapy.runtime.collectives.mpi.operations import new_message, now, send_message, transfer_at
+from xlapy.runtime.collectives.mpi.records import (
+    LOCK,
+    TRANSPORT,
+    CliqueRecord,
+    FailureReason,
+    MessageKind,
+    PeerState,
+    TransferState,
+)
+
+SETTLE_NANOSECONDS = 10_000_000
+"""How long after a LEAVING message the messages before it may still be in the hands of MPI, which reports completed
+receives in any order. It does so within microseconds."""
+
+
+@native_holding(LOCK)
+def note_left(f: Function, process: Word) -> None:
+    """Notes that a process has sent its last message."""
+    with f.when(peer_word(f, process).state == PeerState.PRESENT):
+        peer_word(f, process).state = PeerState.LEFT
+    f.static(TRANSPORT).left_at = now(f)
+
+
+@native_holding(LOCK)
+def fail_deserted(f: Function) -> None:
+    """Fails the cliques of requests that wait for a message of a process that has left."""
+    transport = f.static(TRANSPORT)
+    with f.when(transport.left_at == 0):
+        f.ret()
+    with f.when(now(f) - transport.left_at < SETTLE_NANOSECONDS):
+        f.ret()
+    following = f.variable(Nullable[ExchangeRequest], transport.pending)
+    with f.loop() as loop:
+        found = following.get()
+        with f.when(found.is_null()):
+            loop.leave()
+        following.set(found.value.next)
+        missing = deserter(f, found.value)
+        clique = request_clique(found.value)
+        with f.when((missing != transport.peer_count) & (clique.failure.load(RELAXED) == 0)):
+            fail_by_peer(f, clique, f.constant(Int32, FailureReason.LEFT), missing)
+            loop.leave()  # the list has changed; the next poll continues
+
+
+@native_holding(LOCK)
+def deserter(f: Function, request: ExchangeRequest) -> Word:
+    """A process that has left and for whose message a request waits; the number of processes if there is none."""
+    with f.count(request.transfer_count) as one:
+        transfer = transfer_at(request, one.index)
+        is_left = peer_word(f, transfer.peer).state == PeerState.LEFT
+        with f.when((transfer.state == TransferState.WAITING) & is_left):
+            f.ret(transfer.peer)
+    return f.static(TRANSPORT).peer_count
+
+
+@native
+def lose_process(f: Function, process: Word) -> None:
+    """Notes that a process has ended without leaving, and fails its cliques."""
+    with f.locked(f.static(TRANSPORT).lock):
+        note_lost(f, process)
+    wake_progress(f)
+
+
+@native_holding(LOCK)
+def note_lost(f: Function, process: Word) -> None:
+    """Notes that a process has ended without leaving. The other processes of its cliques are told."""
+    with f.when(peer_word(f, process).state != PeerState.PRESENT):
+        f.ret()
+    peer_word(f, process).state = PeerState.LOST
+    following = f.variable(Nullable[CliqueRecord], f.static(TRANSPORT).cliques)
+    with f.loop() as loop:
+        found = following.get()
+        with f.when(found.is_null()):
+            loop.leave()
+        fail_if_member(f, found.value, process)
+        following.set(found.value.next)
+
+
+@native_holding(LOCK)
+def fail_if_member(f: Function, clique: CliqueRecord, process: Word) -> None:
+    """Fails a clique if a process that is lost is a member."""
+    with f.count(clique.member_count) as one:
+        with f.when(clique.members[one.index] == process):
+            fail_by_peer(f, clique, f.constant(Int32, FailureReason.LOST), process)
+            f.ret()
+
+
+@native_holding(LOCK)
+def fail_if_lost(f: Function, clique: CliqueRecord) -> None:
+    """Fails a new clique if one of its processes is lost."""
+    with f.count(clique.member_count) as one:
+        with f.when(peer_word(f, clique.members[one.index]).state == PeerState.LOST):
+            fail_by_peer(f, clique, f.constant(Int32, FailureReason.LOST), clique.members[one.index])
+            f.ret()
+
+
+@native
+def leave(f: Function) -> None:
+    """Sends the last message of this process to all others."""
+    transport = f.static(TRANSPORT)
+    with f.locked(transport.lock):
+        with f.count(transport.peer_count) as one:
+            is_present = peer_word(f, one.index).state != PeerState.LOST
+            with f.when((one.index != transport.process) & is_present):
+                message = new_message(f)
+                message.kind = MessageKind.LEAVING
+                message.source = transport.process
+                message.clique = 0
+                message.size = 0
+                send_message(f, message, one.index, f.constant(Word, 0))
+        transport.left_at = now(f)
+    wake_progress(f)
