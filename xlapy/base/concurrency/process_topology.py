@@ -15,8 +15,7 @@ Responsible for which devices are local. Does not depend on how processes commun
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 from xlapy.base.error_codes.execution import devices as codes
 from xlapy.base.errors import InvalidArgumentError
@@ -31,9 +30,18 @@ class ProcessTopology:
 
     process_index: int
     process_of_device: tuple[int, ...]
+    local_devices: tuple[int, ...] = field(init=False, compare=False, repr=False)
+    """The logical numbers of the devices of this process, in ascending order: device `local_devices[n]` has row n of a
+    launch."""
+    processes: tuple[int, ...] = field(init=False, compare=False, repr=False)
+    """The processes that run the program, in ascending order."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "process_of_device", tuple(self.process_of_device))
+        devices = tuple(self.process_of_device)
+        local = tuple(number for number, process in enumerate(devices) if process == self.process_index)
+        object.__setattr__(self, "process_of_device", devices)
+        object.__setattr__(self, "local_devices", local)
+        object.__setattr__(self, "processes", tuple(sorted(set(devices))))
         if self.process_index < 0 or min(self.process_of_device, default=-1) < 0:
             raise InvalidArgumentError(
                 codes.RUN_DEVICES,
@@ -50,17 +58,6 @@ class ProcessTopology:
     def device_count(self) -> int:
         """The number of devices of the program in all processes."""
         return len(self.process_of_device)
-
-    @cached_property
-    def local_devices(self) -> tuple[int, ...]:
-        """The logical numbers of the devices of this process, in ascending order: device `local_devices[n]` has row
-        n of a launch."""
-        return tuple(n for n, process in enumerate(self.process_of_device) if process == self.process_index)
-
-    @cached_property
-    def processes(self) -> tuple[int, ...]:
-        """The processes that run the program, in ascending order."""
-        return tuple(sorted(set(self.process_of_device)))
 
     @property
     def spans_processes(self) -> bool:

@@ -11,10 +11,11 @@ Responsible for that record and its textual dump. Does not depend on HLO operati
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
+from xlapy.base.concurrency.process_topology import ProcessTopology
 from xlapy.cpu.program.bounds_records import BoundsChecks
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.counter_records import ProfilingCounters
@@ -22,8 +23,46 @@ from xlapy.cpu.program.shared_records import WAIT_RECORD_BYTES, round_to_cache_l
 from xlapy.cpu.program.thunks import HostThunk, Thunk
 from xlapy.cpu.program.verification.value_records import ValueRecords
 
-if TYPE_CHECKING:
-    from xlapy.cpu.program.communication.process_placement import ProcessPlacement
+
+class Placement(Protocol):
+    """The devices of a program in this and other processes; `communication.process_placement` implements it."""
+
+    topology: ProcessTopology
+    connection: Any
+    """What connects the program to the other processes; None before it is connected."""
+
+    @property
+    def table_address(self) -> int:
+        """The address of the process table."""
+        ...
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether launches are known to the other processes."""
+        ...
+
+    @property
+    def slot_offsets(self) -> list[int]:
+        """The offsets in shared memory of the exchange slots that are used."""
+        ...
+
+    @property
+    def shared_size(self) -> int:
+        """The bytes of shared memory that are zeros before the first launch."""
+        ...
+
+    @property
+    def memory_size(self) -> int:
+        """The bytes of shared memory."""
+        ...
+
+    def connect(self, connection: Any) -> None:
+        """Connects the program, before its first launch."""
+
+    def missing_devices(self, thunk: HostThunk, device: int, missing: Sequence[int], address: int) -> tuple[int, ...]:
+        """Returns the devices for which a device waits in a thunk. missing: those that have not arrived in the shared
+        memory at `address`."""
+        ...
 
 
 @dataclass(eq=False, slots=True)
@@ -56,7 +95,7 @@ class NativeProgram:
     """Whether other processes may run some of the devices. The code is the same for all topologies."""
     fingerprint: int = 0
     """Tells programs that span processes apart; equal in all processes."""
-    placement: ProcessPlacement | None = None
+    placement: Placement | None = None
     """The processes of the devices, if this is a program as one of several processes runs it."""
     is_long_running: bool = False
     """Whether a run is likely to take so long that calls return before it has finished."""

@@ -6,8 +6,6 @@ supported. Does not depend on how programs are compiled.
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import platform
 import sys
 import weakref
@@ -21,14 +19,12 @@ from xlapy import opcodes
 from xlapy.base.concurrency.process_topology import ProcessTopology
 from xlapy.base.error_codes.compilation import compiling as compiling_codes
 from xlapy.base.error_codes.execution import calls as codes
-from xlapy.base.error_codes.execution import devices as device_codes
 from xlapy.base.error_codes.interfaces import commands as command_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.base.shape import Shape
 from xlapy.codegen.tuning import TunedPlans
 from xlapy.cpu.compiler import Compiled, Instrument, compile_module
-from xlapy.cpu.program.communication.process_placement import ProcessPlacement
 from xlapy.cpu.program.communication.wait_state import cancel_run, shared_memory
 from xlapy.cpu.program.host_callbacks import HostCallbackHandler, run_ids
 from xlapy.cpu.program.targets.call_frames import check_custom_call_targets
@@ -41,6 +37,7 @@ from xlapy.interpreter import Context
 from xlapy.interpreter.checks import NO_CHECKS, Checks
 from xlapy.interpreter.custom import custom_call_rule
 from xlapy.runtime.array_types import array_type
+from xlapy.runtime.backends.placed_programs import place_program
 from xlapy.runtime.buffer import array_on_memory
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.host_launches import HostProgram, cancel_starving, note_canceled, run_host_launch
@@ -321,30 +318,6 @@ class CpuProgram:
                 f"{name} checks for NaN or infinities: such programs cannot be serialized",
             )
         return serialize_program(self.compiled)
-
-
-def place_program(compiled: Compiled | LoadedProgram, topology: ProcessTopology | None) -> Compiled | LoadedProgram:
-    """Returns a compiled program as a process of a topology runs it; the program itself if it runs in one process.
-
-    `InvalidArgumentError` if the number of devices differs, or if code of one process is to span several.
-    """
-    program = compiled.program
-    count = program.replica_count * program.partition_count
-    if topology is None or not topology.spans_processes:
-        topology = ProcessTopology.single_process(count) if program.spans_processes else None
-    if topology is None:
-        return compiled
-    if not program.spans_processes or topology.device_count != count:
-        made = f"{count} devices of {'several processes' if program.spans_processes else 'one process'}"
-        raise InvalidArgumentError(
-            device_codes.RUN_DEVICES,
-            f"{program.name} was compiled for {made}, it cannot run on {topology.device_count} devices of processes "
-            f"{list(topology.processes)}; compile it with this topology",
-        )
-    placed, own = copy.copy(compiled), dataclasses.replace(program)
-    own.placement = ProcessPlacement(own, topology)
-    placed.program = own
-    return placed
 
 
 def is_dynamic(shape: ProgramShape) -> bool:

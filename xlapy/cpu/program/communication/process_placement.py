@@ -71,6 +71,11 @@ class ProcessPlacement:
         return [group.slot_offset for group in self.plans.groups if group.transfers]
 
     @property
+    def shared_size(self) -> int:
+        """The bytes of shared memory that are zeros before the first launch."""
+        return self.plans.shared_size
+
+    @property
     def memory_size(self) -> int:
         """The bytes that the local devices of a launch share, with received memory."""
         return self.plans.shared_size + self.plans.received_size

@@ -43,7 +43,7 @@ def shared_memory_size(program: NativeProgram) -> int:
 
 def cleared_memory_size(program: NativeProgram) -> int:
     """Returns how much of this memory is zeros before the first run."""
-    size = program.shared_size if program.placement is None else program.placement.plans.shared_size
+    size = program.shared_size if program.placement is None else program.placement.shared_size
     return max(size, WAIT_RECORD_BYTES)
 
 

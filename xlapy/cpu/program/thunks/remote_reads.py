@@ -88,9 +88,20 @@ class RemoteRead:
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> RemoteRead:
-        *numbers, last, follows_rank, only_root, sources = data
-        made = tuple(map(int, sources)) if sources is not None else None
-        return cls(*map(int, numbers), None if last is None else int(last), bool(follows_rank), bool(only_root), made)
+        array, size, count, stride, per_reader, per_member = map(int, data[:6])
+        last, follows_rank, only_root, sources = data[6:]
+        return cls(
+            array,
+            size,
+            count,
+            stride,
+            per_reader,
+            per_member,
+            None if last is None else int(last),
+            bool(follows_rank),
+            bool(only_root),
+            None if sources is None else tuple(map(int, sources)),
+        )
 
 
 def merged(blocks: Iterable[Block]) -> list[Block]:
