@@ -1,0 +1,127 @@
+"""Programs of several devices, the same whether one process runs all devices or several do, as tests compare them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import xlapy as xla
+from xlapy.base.concurrency.process_topology import ProcessTopology
+from xlapy.base.element_types import ARRAY_TYPES
+from xlapy.base.errors import XlaError
+from xlapy.hlo.module import Module
+from xlapy.hlo.verify import verify
+from xlapy.runtime.backend import load_backend
+from xlapy.runtime.collectives.process_group import ProcessGroup
+from xlapy.runtime.device import Device
+from xlapy.testing.random_arguments import random_arguments
+from xlapy.testing.random_modules.collective_module import device_arguments, random_collective_module
+from xlapy.testing.samples import collectives as collective_samples
+from xlapy.testing.samples import transfer as transfer_samples
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with the arguments of each device."""
+
+    name: str
+    module: Module
+    arguments: Sequence[Sequence[Any]]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        config = self.module.config
+        return config.replica_count, config.num_partitions
+
+    @property
+    def device_count(self) -> int:
+        replicas, partitions = self.counts
+        return replicas * partitions
+
+
+def sample_cases() -> Iterator[Case]:
+    """Yields the samples of collectives and of transfers between devices, with random arguments."""
+    for sample in (*collective_samples.SAMPLES, *transfer_samples.SAMPLES):
+        module = xla.parse_hlo(sample.text)
+        count = module.config.replica_count * module.config.num_partitions
+        if count > 1:
+            shapes = [parameter.shape for parameter in module.entry_computation.parameters]
+            yield Case(sample.name, module, [random_arguments(shapes, seed) for seed in range(count)])
+
+
+def random_cases(seeds: Iterable[int], devices: int = 8) -> Iterator[Case]:
+    """Yields random programs of 8 devices: replicas, partitions, or both."""
+    types = [t for t in ARRAY_TYPES if t.text in ("f32", "s32", "bf16", "f64", "u8", "f16", "s64", "pred")]
+    for seed in seeds:
+        partitions = (1, 2, 4, devices)[seed % 4]
+        module = random_collective_module(
+            seed,
+            devices // partitions,
+            partitions,
+            element_types=types,
+            portable=False,
+            asynchronous=seed % 3 == 0,
+        )
+        yield Case(module.name, module, device_arguments(module, seed))
+
+
+def run_alone(case: Case, platform: str = "cpu") -> list[list[bytes]] | str:
+    """Returns the bits of the results of each device in one process, or the error."""
+    try:
+        program = xla.Client(platform, devices=case.device_count).compile(case.module, *case.counts)
+        return [_bits(result) for result in program.execute_sharded(case.arguments)]
+    except XlaError as error:
+        return str(error.code)
+
+
+def run_split(
+    case: Case, topology: ProcessTopology, group: ProcessGroup, platform: str = "cpu", *, by_engine: bool = True
+) -> list[list[bytes]] | str:
+    """Returns the bits of the results of the devices of a process, or the error. by_engine: whether the engine runs the
+    program, if it can."""
+    try:
+        verify(case.module)
+        program: Any = load_backend(platform).compile(case.module, *case.counts, topology=topology)
+        program.connect(group, range(case.device_count))
+        devices = [Device(number, platform) for number in topology.local_devices]
+        if hasattr(program, "bind"):
+            program.bind(devices)
+        rows = [case.arguments[device] for device in topology.local_devices]
+        if by_engine and program.sharded_fast_path is not None:
+            results = program.sharded_fast_path(rows)
+        else:
+            results = program.execute_sharded(rows, devices)
+        return [_bits(result) for result in results]
+    except XlaError as error:
+        return str(error.code)
+
+
+def contiguous(device_count: int, process_count: int, index: int) -> ProcessTopology:
+    """The topology in which each process has consecutive devices, as many as the others."""
+    return ProcessTopology(index, tuple(d * process_count // device_count for d in range(device_count)))
+
+
+def interleaved(device_count: int, process_count: int, index: int) -> ProcessTopology:
+    """The topology in which consecutive devices belong to different processes."""
+    return ProcessTopology(index, tuple(d % process_count for d in range(device_count)))
+
+
+def _bits(result: Any) -> list[bytes]:
+    if isinstance(result, tuple):
+        return [bits for element in result for bits in _bits(element)]
+    array = np.asarray(result) if hasattr(result, "__array__") else None
+    return [b"token" if array is None else array.tobytes()]
+
+
+def differences(case: Case, topology: ProcessTopology, whole: Any, own: Any) -> list[str]:
+    """Returns what the results of the local devices differ in from those of one process."""
+    if isinstance(whole, str) or isinstance(own, str):
+        return [] if whole == own else [f"{case.name}: {own if isinstance(own, str) else 'no error'}, alone {whole}"]
+    return [
+        f"{case.name}: other bits on device {device}, {topology}"
+        for device, bits in zip(topology.local_devices, own, strict=True)
+        if bits != whole[device]
+    ]
