@@ -19,8 +19,9 @@ from xlapy.passes.control_flow.inline_calls import InlineCalls
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.rewrite import remove_uncalled_computations
-from xlapy.spmd.all_reduce_combiner import combine_all_reduces
 from xlapy.spmd.array_sharding import hlo_sharding_of
+from xlapy.spmd.collectives.combiner import combine_collectives
+from xlapy.spmd.collectives.rewrites import rewrite_collectives
 from xlapy.spmd.computation_partitioner import partition_computation, requested_shardings
 from xlapy.spmd.context import InspectSharding, PartitioningContext
 from xlapy.spmd.rotations import collect_rotations
@@ -59,7 +60,8 @@ def partition(
     module.config = _partitioned_config(module.config, module.entry)
     RemoveDeadCode().run(module)
     for computation in module.computations:
-        combine_all_reduces(computation)
+        rewrite_collectives(computation, devices)
+        combine_collectives(computation)
     return EntryShardings(
         tuple([hlo_sharding_of(leaf, devices) for leaves in parameters for leaf in leaves]),
         tuple([hlo_sharding_of(leaf, devices) for leaf in results]),

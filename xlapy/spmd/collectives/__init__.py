@@ -1,0 +1,1 @@
+"""Passes over the collectives of a partitioned program: fewer of them, and ones that send less."""
