@@ -1,7 +1,7 @@
 """Partitions a module: from a program with shardings to the program that each device runs, with collectives.
 
-XLA's counterpart is SpmdPartitioner. Shardings come from the program; `strategy.py` chooses missing
-shardings operation by operation, without sharding propagation over the program.
+XLA's counterpart is SpmdPartitioner. Shardings come from the program; `propagation.py` proposes missing ones, and
+`strategy.py` decides operation by operation.
 
 Responsible for `partition`, for the shardings of the entry computation and for the module's configuration. Does not
 depend on how single instructions are split (`computation_partitioner.py`).
@@ -24,6 +24,7 @@ from xlapy.spmd.collectives.combiner import combine_collectives
 from xlapy.spmd.collectives.rewrites import rewrite_collectives
 from xlapy.spmd.computation_partitioner import partition_computation, requested_shardings
 from xlapy.spmd.context import InspectSharding, PartitioningContext
+from xlapy.spmd.propagation import propagate_shardings
 from xlapy.spmd.rotations import collect_rotations
 
 
@@ -40,9 +41,11 @@ def partition(
     devices: int,
     per_device_targets: frozenset[str] = frozenset(),
     inspect: InspectSharding | None = None,
+    propagate: bool = True,
 ) -> EntryShardings:
     """Rewrites a module for all devices into the module that each device runs.
 
+    propagate: whether to derive shardings of values that have none; unnecessary if Shardy has done it.
     per_device_targets: targets of custom calls without results that each device is to run on its own local operands.
     inspect: called with each custom call InspectSharding and the sharding of its operand.
     Raises `UnsupportedError` for infeeds, outfeeds and transfers, and for unreduced values that are not sums.
@@ -51,6 +54,8 @@ def partition(
     InlineCalls(composites=True).run(module)
     collect_rotations(module)
     RemoveDeadCode().run(module)
+    if propagate:
+        propagate_shardings(module, devices)
     before, old = list(module.computations), module.entry_computation
     context = PartitioningContext(module, devices, per_device_targets, inspect)
     parameters = [requested_shardings(parameter, devices) for parameter in old.parameters]

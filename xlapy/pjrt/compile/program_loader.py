@@ -109,7 +109,7 @@ def load_program(code: bytes, format: str, partitions: int = 1) -> PartitionedPr
     module = _without_control_dependencies(_read_with_propagation(code) if is_partitioned else _read(code))
     placement = _with_orders(module, placement, arguments, results)
     if is_partitioned:
-        partitioned = partition(module, partitions, frozenset({PARTITIONED_TARGET}), inspect)
+        partitioned = partition(module, partitions, frozenset({PARTITIONED_TARGET}), inspect, propagate=False)
         placement = replace(placement, parameter_shardings=partitioned.parameters, result_shardings=partitioned.results)
     if placement.parameter_orders or placement.result_orders:
         transpose_entry_arrays(module, placement.parameter_orders, placement.result_orders)
