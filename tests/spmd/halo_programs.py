@@ -33,6 +33,22 @@ def random_program(chance: random.Random, kind: str | None = None) -> Program:
             return found
 
 
+def mesh_sharding(chance: random.Random, devices: int, rank: int) -> str:
+    """Returns a random sharding of an array."""
+    sizes, left = [], devices
+    for _ in range(rank):
+        sizes.append(chance.choice([n for n in (1, 2, 4, 8) if n <= left]))
+        left //= sizes[-1]
+    if chance.random() < 0.5:
+        chance.shuffle(sizes)
+    order = f"[{devices}]"
+    if devices > 2 and chance.random() < 0.3:
+        order = f"[{devices // 2},2]T(1,0)"
+    if left == 1:
+        return f"{{devices=[{','.join(map(str, sizes))}]<={order}}}"
+    return f"{{devices=[{','.join(map(str, [*sizes, left]))}]<={order} last_tile_dim_replicate}}"
+
+
 class _Mesh:
     """A mesh of 2, 4 or 8 devices, and shardings of arrays with two dimensions that matter."""
 
@@ -55,7 +71,8 @@ class _Mesh:
         return f"{{devices=[{','.join(map(str, [*sizes, rest]))}]<={order} last_tile_dim_replicate}}"
 
 
-def _values(chance: random.Random, sizes: list[int], special: bool = True) -> Any:
+def values_of(chance: random.Random, sizes: list[int], special: bool = True) -> Any:
+    """Returns multiples of a half between -3 and 3, whose sums and products are exact, with some NaN or infinities."""
     generator = np.random.default_rng(chance.randrange(1 << 30))
     array = (generator.integers(-6, 7, sizes) * 0.5).astype(np.float32)
     if special and chance.random() < 0.3:
@@ -63,22 +80,26 @@ def _values(chance: random.Random, sizes: list[int], special: bool = True) -> An
     return array
 
 
-def _shape(sizes: list[int]) -> str:
+def shape_text(sizes: list[int]) -> str:
+    """Returns the shape of an array of f32."""
     return f"f32[{','.join(map(str, sizes))}]"
 
 
-def _window_dimension(chance: random.Random, size: int, most: int = 5, dilates: bool = True) -> tuple[str, int] | None:
+def window_along_dimension(
+    chance: random.Random, size: int, most: int = 5, dilates: bool = True
+) -> tuple[str, int] | None:
     """Returns the text of a window dimension and the size of the result."""
     window, stride = chance.randint(1, most), chance.choice([1, 1, 1, 2, 3])
     low, high = chance.choice([0, 0, 1, 1, 2, 5, -1]), chance.choice([0, 0, 1, 1, 2, 5, -1])
-    base, step = (chance.choice([1, 1, 2, 3]), chance.choice([1, 1, 2])) if dilates else (1, 1)
+    base, step = chance.choice([1, 1, 2, 3]), chance.choice([1, 1, 2])
     total = dilated(size, base) + low + high - dilated(window, step)
     if total < 0:
         return None
     return f"{window} {stride} {low}_{high} {base} {step}", total // stride + 1
 
 
-def _window(dimensions: list[str]) -> str:
+def window_text(dimensions: list[str]) -> str:
+    """Returns the text of a window of some dimensions."""
     columns = list(zip(*[each.split() for each in dimensions], strict=True))
     names = ("size", "stride", "pad", "lhs_dilate", "rhs_dilate")
     return "{" + " ".join(f"{name}={'x'.join(column)}" for name, column in zip(names, columns, strict=True)) + "}"
@@ -91,7 +112,7 @@ def _size(chance: random.Random, tiles: int) -> int:
 def _reduce_window(chance: random.Random, kind: str) -> Program | None:
     mesh = _Mesh(chance)
     sizes = [_size(chance, mesh.first), _size(chance, mesh.second)]
-    found = [_window_dimension(chance, size) for size in sizes]
+    found = [window_along_dimension(chance, size) for size in sizes]
     if None in found:
         return None
     windows, results = [each[0] for each in found if each], [each[1] for each in found if each]
@@ -101,32 +122,32 @@ def _reduce_window(chance: random.Random, kind: str) -> Program | None:
       f {{ a = f32[] parameter(0)
         b = f32[] parameter(1)
         ROOT c = f32[] {op}(a, b) }}
-      ENTRY e {{ x = {_shape(sizes)} parameter(0), sharding={mesh.sharding(0, 0)}
+      ENTRY e {{ x = {shape_text(sizes)} parameter(0), sharding={mesh.sharding(0, 0)}
         z = f32[] constant({initial})
-        ROOT r = {_shape(results)} reduce-window(x, z), window={_window(windows)}, to_apply=f,
+        ROOT r = {shape_text(results)} reduce-window(x, z), window={window_text(windows)}, to_apply=f,
           sharding={mesh.sharding(0, 0)} }}"""
-    return Program(kind, text, mesh.devices, [_values(chance, sizes, op in ("maximum", "minimum", "add"))])
+    return Program(kind, text, mesh.devices, [values_of(chance, sizes, op in ("maximum", "minimum", "add"))])
 
 
 def _convolution(chance: random.Random, kind: str) -> Program | None:
     mesh = _Mesh(chance)
     sizes = [_size(chance, mesh.first), _size(chance, mesh.second)]
-    found = [_window_dimension(chance, size) for size in sizes]
+    found = [window_along_dimension(chance, size) for size in sizes]
     if None in found:
         return None
     windows, results = [each[0] for each in found if each], [each[1] for each in found if each]
     kernel = [int(each.split()[0]) for each in windows]
     groups, batch_groups = chance.choice([(1, 1), (1, 1), (2, 1), (4, 1), (1, 2)])
     batch, features, outputs = 2, 2 * groups, 4 * groups * batch_groups
-    window = _window(windows)[:-1] + chance.choice(["", " rhs_reversal=1x0", " rhs_reversal=1x1"]) + "}"
+    window = window_text(windows)[:-1] + chance.choice(["", " rhs_reversal=1x0", " rhs_reversal=1x1"]) + "}"
     lhs, rhs = [batch, *sizes, features], [*kernel, features // groups, outputs]
     text = f"""HloModule m
-      ENTRY e {{ x = {_shape(lhs)} parameter(0), sharding={mesh.sharding(1, 1)}
-        k = {_shape(rhs)} parameter(1)
-        ROOT r = {_shape([batch // batch_groups, *results, outputs])} convolution(x, k), window={window},
+      ENTRY e {{ x = {shape_text(lhs)} parameter(0), sharding={mesh.sharding(1, 1)}
+        k = {shape_text(rhs)} parameter(1)
+        ROOT r = {shape_text([batch // batch_groups, *results, outputs])} convolution(x, k), window={window},
           dim_labels=b01f_01io->b01f, feature_group_count={groups}, batch_group_count={batch_groups},
           sharding={mesh.sharding(1, 1)} }}"""
-    return Program(kind, text, mesh.devices, [_values(chance, lhs), _values(chance, rhs, False)])
+    return Program(kind, text, mesh.devices, [values_of(chance, lhs), values_of(chance, rhs, False)])
 
 
 def _kernel_gradient(chance: random.Random, kind: str) -> Program | None:
@@ -143,14 +164,14 @@ def _kernel_gradient(chance: random.Random, kind: str) -> Program | None:
         stride = chance.choice([1, 1, 2])
         windows.append(f"{count} {stride} {low}_{high} {base} {step}")
         results.append(total // stride + 1)
-    window = _window(windows)[:-1] + chance.choice(["", " rhs_reversal=1x0", " rhs_reversal=1x1"]) + "}"
+    window = window_text(windows)[:-1] + chance.choice(["", " rhs_reversal=1x0", " rhs_reversal=1x1"]) + "}"
     lhs, rhs = [2, *sizes, 3], [*kernel, 3, 2]
     text = f"""HloModule m
-      ENTRY e {{ x = {_shape(lhs)} parameter(0), sharding={mesh.sharding(1, 1)}
-        g = {_shape(rhs)} parameter(1), sharding={mesh.sharding(0, 2)}
-        ROOT r = {_shape([2, *results, 2])} convolution(x, g), window={window}, dim_labels=b01f_01io->b01f,
+      ENTRY e {{ x = {shape_text(lhs)} parameter(0), sharding={mesh.sharding(1, 1)}
+        g = {shape_text(rhs)} parameter(1), sharding={mesh.sharding(0, 2)}
+        ROOT r = {shape_text([2, *results, 2])} convolution(x, g), window={window}, dim_labels=b01f_01io->b01f,
           sharding={{replicated}} }}"""
-    return Program(kind, text, mesh.devices, [_values(chance, lhs, False), _values(chance, rhs, False)])
+    return Program(kind, text, mesh.devices, [values_of(chance, lhs, False), values_of(chance, rhs, False)])
 
 
 def _grouped_features(chance: random.Random, kind: str) -> Program | None:
@@ -162,11 +183,11 @@ def _grouped_features(chance: random.Random, kind: str) -> Program | None:
     cut = f"{{devices=[{devices},1,1]<=[{devices}]}}" if is_batch else f"{{devices=[1,1,{devices}]<=[{devices}]}}"
     name = "batch_group_count" if is_batch else "feature_group_count"
     text = f"""HloModule m
-      ENTRY e {{ x = {_shape(lhs)} parameter(0), sharding={cut}
-        k = {_shape(rhs)} parameter(1), sharding={{devices=[1,1,{devices}]<=[{devices}]}}
-        ROOT r = {_shape(result)} convolution(x, k), window={{size=3 pad=1_1}}, dim_labels=b0f_0io->b0f,
+      ENTRY e {{ x = {shape_text(lhs)} parameter(0), sharding={cut}
+        k = {shape_text(rhs)} parameter(1), sharding={{devices=[1,1,{devices}]<=[{devices}]}}
+        ROOT r = {shape_text(result)} convolution(x, k), window={{size=3 pad=1_1}}, dim_labels=b0f_0io->b0f,
           {name}={groups}, sharding={{devices=[1,1,{devices}]<=[{devices}]}} }}"""
-    return Program(kind, text, devices, [_values(chance, lhs), _values(chance, rhs, False)])
+    return Program(kind, text, devices, [values_of(chance, lhs), values_of(chance, rhs, False)])
 
 
 def _pad(chance: random.Random, kind: str) -> Program | None:
@@ -178,10 +199,10 @@ def _pad(chance: random.Random, kind: str) -> Program | None:
         return None
     padding = "x".join(f"{low}_{high}_{inner}" for low, high, inner in edges)
     text = f"""HloModule m
-      ENTRY e {{ x = {_shape(sizes)} parameter(0), sharding={mesh.sharding(0, 0, chance.random() < 0.8)}
+      ENTRY e {{ x = {shape_text(sizes)} parameter(0), sharding={mesh.sharding(0, 0, chance.random() < 0.8)}
         z = f32[] constant({chance.choice(["0", "-0", "7", "nan"])})
-        ROOT r = {_shape(results)} pad(x, z), padding={padding}, sharding={mesh.sharding(0, 0)} }}"""
-    return Program(kind, text, mesh.devices, [_values(chance, sizes)])
+        ROOT r = {shape_text(results)} pad(x, z), padding={padding}, sharding={mesh.sharding(0, 0)} }}"""
+    return Program(kind, text, mesh.devices, [values_of(chance, sizes)])
 
 
 def _slice(chance: random.Random, kind: str) -> Program | None:
@@ -193,20 +214,20 @@ def _slice(chance: random.Random, kind: str) -> Program | None:
         ranges.append((start, chance.randint(start + 1, size), chance.choice([1, 1, 2, 3])))
     results = [-(-(limit - start) // stride) for start, limit, stride in ranges]
     text = f"""HloModule m
-      ENTRY e {{ x = {_shape(sizes)} parameter(0), sharding={mesh.sharding(0, 0, chance.random() < 0.8)}
-        ROOT r = {_shape(results)} slice(x), slice={{{", ".join(f"[{a}:{b}:{c}]" for a, b, c in ranges)}}},
+      ENTRY e {{ x = {shape_text(sizes)} parameter(0), sharding={mesh.sharding(0, 0, chance.random() < 0.8)}
+        ROOT r = {shape_text(results)} slice(x), slice={{{", ".join(f"[{a}:{b}:{c}]" for a, b, c in ranges)}}},
           sharding={mesh.sharding(0, 0)} }}"""
-    return Program(kind, text, mesh.devices, [_values(chance, sizes)])
+    return Program(kind, text, mesh.devices, [values_of(chance, sizes)])
 
 
 def _reverse(chance: random.Random, kind: str) -> Program | None:
     mesh = _Mesh(chance)
     sizes = [_size(chance, mesh.first), _size(chance, mesh.second)]
     text = f"""HloModule m
-      ENTRY e {{ x = {_shape(sizes)} parameter(0), sharding={mesh.sharding(0, 0)}
-        ROOT r = {_shape(sizes)} reverse(x), dimensions={{{chance.choice(["0", "1", "0,1"])}}},
+      ENTRY e {{ x = {shape_text(sizes)} parameter(0), sharding={mesh.sharding(0, 0)}
+        ROOT r = {shape_text(sizes)} reverse(x), dimensions={{{chance.choice(["0", "1", "0,1"])}}},
           sharding={mesh.sharding(0, 0)} }}"""
-    return Program(kind, text, mesh.devices, [_values(chance, sizes)])
+    return Program(kind, text, mesh.devices, [values_of(chance, sizes)])
 
 
 def _concatenate(chance: random.Random, kind: str) -> Program | None:
@@ -220,15 +241,16 @@ def _concatenate(chance: random.Random, kind: str) -> Program | None:
     result[dimension] = sum(part[dimension] for part in parts)
     assert result[dimension] % tiles[dimension] == 0
     lines = [
-        f"p{number} = {_shape(part)} parameter({number}), sharding={mesh.sharding(0, 0, chance.random() < 0.8)}"
+        f"p{number} = {shape_text(part)} parameter({number}), sharding={mesh.sharding(0, 0, chance.random() < 0.8)}"
         for number, part in enumerate(parts)
     ]
     names = ", ".join(f"p{number}" for number in range(len(parts)))
     separator = "\n        "
     text = f"""HloModule m
       ENTRY e {{ {separator.join(lines)}
-        ROOT r = {_shape(result)} concatenate({names}), dimensions={{{dimension}}}, sharding={mesh.sharding(0, 0)} }}"""
-    return Program(kind, text, mesh.devices, [_values(chance, part) for part in parts])
+        ROOT r = {shape_text(result)} concatenate({names}), dimensions={{{dimension}}},
+          sharding={mesh.sharding(0, 0)} }}"""
+    return Program(kind, text, mesh.devices, [values_of(chance, part) for part in parts])
 
 
 def _rotation(chance: random.Random, kind: str) -> Program | None:
@@ -244,12 +266,12 @@ def _rotation(chance: random.Random, kind: str) -> Program | None:
     parts = [list(sizes), list(sizes)]
     parts[0][dimension], parts[1][dimension] = size - start, start
     text = f"""HloModule m
-      ENTRY e {{ x = {_shape(sizes)} parameter(0), sharding={mesh.sharding(0, 0)}
-        a = {_shape(parts[0])} slice(x), slice={{{", ".join(ranges[0])}}}
-        b = {_shape(parts[1])} slice(x), slice={{{", ".join(ranges[1])}}}
-        ROOT r = {_shape(sizes)} concatenate(a, b), dimensions={{{dimension}}},
+      ENTRY e {{ x = {shape_text(sizes)} parameter(0), sharding={mesh.sharding(0, 0)}
+        a = {shape_text(parts[0])} slice(x), slice={{{", ".join(ranges[0])}}}
+        b = {shape_text(parts[1])} slice(x), slice={{{", ".join(ranges[1])}}}
+        ROOT r = {shape_text(sizes)} concatenate(a, b), dimensions={{{dimension}}},
           sharding={mesh.sharding(0, 0, chance.random() < 0.8)} }}"""
-    return Program(kind, text, mesh.devices, [_values(chance, sizes)])
+    return Program(kind, text, mesh.devices, [values_of(chance, sizes)])
 
 
 KINDS: dict[str, Callable[[random.Random, str], Program | None]] = {

@@ -119,7 +119,7 @@ OPERATIONS = {
     "slice and pad": (ROWS, "y = f32[8,3] slice(x), slice={[0:8],[1:6:2]}\n"
                "z = f32[] constant(1)\nROOT r = f32[8,8] pad(y, z), padding=0_0x2_3, sharding={s}", ROWS, ""),
     "slice and pad of the split dimension": (ROWS, "y = f32[3,8] slice(x), slice={[1:4],[0:8]}\nz = f32[] constant(1)\n"
-                      "ROOT r = f32[8,8] pad(y, z), padding=0_5x0_0, sharding={s}", ROWS, "all-gather"),
+                      "ROOT r = f32[8,8] pad(y, z), padding=0_5x0_0, sharding={s}", ROWS, "collective-permute"),
     "reverse": (ROWS, "ROOT r = f32[8,8] reverse(x), dimensions={1}, sharding={s}", ROWS, ""),
     "concatenate": (COLUMNS, "y = f32[4,8] slice(x), slice={[0:4],[0:8]}\n"
                "ROOT r = f32[8,8] concatenate(y, y), dimensions={0}, sharding={s}", COLUMNS, ""),
@@ -178,7 +178,7 @@ OPERATIONS = {
     "reduce-window along the split dimension": (ROWS, "z = f32[] constant(0)\nROOT r = f32[8,8] reduce-window(x, z), "
                        "window={size=3x1 pad=1_1x0_0}, to_apply=sum, sharding={s}", ROWS, "collective-permute"),
     "slice of uneven size": (ROWS, "y = f32[3,8] slice(x), slice={[0:3],[0:8]}, sharding={s}\nz = f32[] constant(1)\n"
-               "ROOT r = f32[8,8] pad(y, z), padding=0_5x0_0, sharding={s}", ROWS, "all-gather"),
+               "ROOT r = f32[8,8] pad(y, z), padding=0_5x0_0, sharding={s}", ROWS, "collective-permute"),
     "sharding constraint":
         (ROWS, 'ROOT r = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={s}', COLUMNS,
                    "all-to-all"),
@@ -291,7 +291,7 @@ def test_branches_take_local_arrays(wanted: str) -> None:
         p = pred[] compare(s, z), direction=LT
         ROOT r = f32[8,8] conditional(p, x, x), true_computation=twice, false_computation=turned,
           sharding={wanted} }}"""
-    check(text, "all-gather all-to-all" if wanted == ROWS else "all-gather")
+    check(text, "all-gather all-to-all collective-permute" if wanted == ROWS else "all-gather collective-permute")
 
 
 def test_calls_are_inlined_and_side_effects_stay() -> None:

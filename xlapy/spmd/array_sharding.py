@@ -69,8 +69,10 @@ __all__ = [
     "replicated",
     "restricted_to_manual_axes",
     "tile_count",
+    "tile_size",
     "tiling_of_digits",
     "tiling_of_numbers",
+    "uneven_dimensions",
 ]
 """The functions on tilings are used together with those on array shardings."""
 
@@ -112,24 +114,40 @@ def divides_evenly(size: int, tiling: Tiling) -> bool:
     return size % tile_count(tiling) == 0
 
 
+def tile_size(size: int, tiling: Tiling | None) -> int:
+    """Returns the size of the tiles of a dimension of `size` elements, of which the last ones may not be full."""
+    return -(-size // tile_count(tiling))
+
+
+def uneven_dimensions(shape: Shape, sharding: ArraySharding) -> list[int]:
+    """Returns the dimensions whose last tiles are not full."""
+    pairs = enumerate(zip(shape.dimensions, sharding.tilings, strict=True))
+    return [dimension for dimension, (size, tiling) in pairs if tiling and not divides_evenly(size, tiling)]
+
+
 def replicated(shape: Shape) -> ArraySharding:
     """Returns the sharding with which every device holds the whole array."""
     return ArraySharding((None,) * shape.rank if shape.is_array else ())
 
 
 def local_shape(shape: Shape, sharding: ArraySharding) -> Shape:
-    """Returns the shape of the part of an array that each device holds."""
+    """Returns the shape of the part of an array that each device holds.
+
+    If a dimension does not divide evenly, the last tiles are filled up with elements of any value.
+    """
     if not any(sharding.tilings):
         return shape
-    sizes = [size // tile_count(tiling) for size, tiling in zip(shape.dimensions, sharding.tilings, strict=True)]
+    sizes = [tile_size(size, tiling) for size, tiling in zip(shape.dimensions, sharding.tilings, strict=True)]
     return shape.with_dimensions(sizes).with_layout(shape.layout)
 
 
 # -- from and to HLO shardings
 
 
-def array_sharding_of(sharding: Sharding | None, shape: Shape, devices: int) -> ArraySharding:
-    """Translates the HLO sharding of an array. A dimension that does not divide evenly is not split.
+def array_sharding_of(
+    sharding: Sharding | None, shape: Shape, devices: int, allow_uneven: bool = False
+) -> ArraySharding:
+    """Translates the HLO sharding of an array. A dimension that does not divide evenly is not split unless allowed.
 
     Raises `UnsupportedError` for unreduced values that are to be combined by anything but a sum.
     """
@@ -139,8 +157,12 @@ def array_sharding_of(sharding: Sharding | None, shape: Shape, devices: int) -> 
     if len(tilings) != shape.rank:
         return replicated(shape).with_partial_sums(partial_sums)
     pairs = zip(shape.dimensions, tilings, strict=True)
-    even = [tiling if tiling and divides_evenly(size, tiling) else None for size, tiling in pairs]
-    return ArraySharding(tuple([tiling if tile_count(tiling) > 1 else None for tiling in even]), partial_sums)
+    allowed = [tiling if tiling and _is_allowed(size, tiling, allow_uneven) else None for size, tiling in pairs]
+    return ArraySharding(tuple([tiling if tile_count(tiling) > 1 else None for tiling in allowed]), partial_sums)
+
+
+def _is_allowed(size: int, tiling: Tiling, allow_uneven: bool) -> bool:
+    return divides_evenly(size, tiling) or (allow_uneven and size > 1)
 
 
 def _tilings_and_partial_sums(sharding: Sharding, devices: int) -> tuple[tuple[Tiling | None, ...], Tiling | None]:

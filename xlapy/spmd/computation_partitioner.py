@@ -45,6 +45,7 @@ from xlapy.spmd.array_sharding import (
     refines,
     replica_groups_along,
     replicated,
+    uneven_dimensions,
 )
 from xlapy.spmd.context import InspectSharding, PartitioningContext
 from xlapy.spmd.local_operations import LOCAL_OPERATION_RULES, LocalOperation, local_iota
@@ -65,6 +66,7 @@ from xlapy.spmd.rotations import expand_rotation, is_rotation
 from xlapy.spmd.sharding_rules import local_attributes, sharding_factors
 from xlapy.spmd.single_execution import Executions, executions_of, is_deterministic, run_once
 from xlapy.spmd.strategy import Strategy, choose_strategy
+from xlapy.spmd.uneven_tiles import with_identities
 
 _SHARDING_CONSTRAINT, _INSPECT_SHARDING = "Sharding", "InspectSharding"
 _UNSUPPORTED_OPS = frozenset({opcodes.INFEED, opcodes.OUTFEED, opcodes.SEND, opcodes.RECV})
@@ -73,14 +75,19 @@ Placements: TypeAlias = list[ArraySharding]
 """How the arrays of a value are distributed: a sharding for each leaf of its shape."""
 
 
-def requested_shardings(instruction: Instruction, devices: int) -> Placements:
-    """Returns the placements that the sharding of an instruction names; replicated leaves if it has none."""
+def requested_shardings(instruction: Instruction, devices: int, allow_uneven: bool = False) -> Placements:
+    """Returns the placements that the sharding of an instruction names; replicated leaves if it has none.
+
+    allow_uneven: whether dimensions may be split that do not divide evenly. Those of parameters and results of a
+    program are not.
+    """
     leaves = [leaf for _, leaf in instruction.shape.leaves()]
     sharding = instruction.sharding
     shardings = sharding.elements if sharding is not None and sharding.elements else (sharding,) * len(leaves)
     if len(shardings) != len(leaves):
         shardings = (None,) * len(leaves)
-    return [array_sharding_of(one, leaf, devices) for one, leaf in zip(shardings, leaves, strict=True)]
+    pairs = zip(shardings, leaves, strict=True)
+    return [array_sharding_of(one, leaf, devices, allow_uneven) for one, leaf in pairs]
 
 
 def partition_computation(
@@ -117,6 +124,14 @@ def _local_shape(shape: Shape, placements: Sequence[ArraySharding]) -> Shape:
         return Shape.tuple(map(local, one.tuple_shapes)) if one.is_tuple else local_shape(one, next(rest))
 
     return local(shape)
+
+
+def _even_sharding(leaf: PartitionedArray) -> ArraySharding:
+    """Returns the sharding of an array without partial sums and without tiles that are not full."""
+    sharding = leaf.sharding.with_partial_sums(None)
+    for dimension in uneven_dimensions(leaf.whole_shape, sharding) if leaf.instruction.shape.is_array else ():
+        sharding = sharding.with_tiling(dimension, None)
+    return sharding
 
 
 def _with_leaves(write: Writer, leaves: Iterator[Instruction], shape: Shape) -> Instruction:
@@ -157,8 +172,10 @@ class _ComputationPartitioner:
     ) -> None:
         """Records which new instruction computes the value of an old one, and how its leaves are distributed."""
         leaves = leaves_of(self.write, new)
+        shapes = [shape for _, shape in old.shape.leaves()]
         self.values[old] = [
-            PartitionedArray(leaf, sharding, manual_axes) for leaf, sharding in zip(leaves, placements, strict=True)
+            PartitionedArray(leaf, sharding, manual_axes, shape if shape.is_array else None)
+            for leaf, sharding, shape in zip(leaves, placements, shapes, strict=True)
         ]
 
     def resharded(self, leaves: Sequence[PartitionedArray], placements: Sequence[ArraySharding]) -> list[Instruction]:
@@ -255,7 +272,7 @@ class _ComputationPartitioner:
         """Reshards as the constraint requests; partial sums stay unreduced for a single user, which may defer them."""
         if instruction.sharding is None:
             return operand
-        (requested,) = requested_shardings(instruction, self.devices)
+        (requested,) = requested_shardings(instruction, self.devices, allow_uneven=True)
         if requested.partial_sums is None and len(instruction.users) == 1:
             deferred = requested.with_partial_sums(operand.sharding.partial_sums)
             is_possible = are_independent([*deferred.all_tilings, *operand.manual_axes])
@@ -285,7 +302,7 @@ class _ComputationPartitioner:
 
     def _while(self, instruction: Instruction) -> None:
         """Partitions a loop; its state has the placements that the loop's sharding requests, from start to end."""
-        placements = requested_shardings(instruction, self.devices)
+        placements = requested_shardings(instruction, self.devices, allow_uneven=True)
         condition, body = instruction.computations
         (state,) = instruction.operands
         manual_axes = self._manual_axes_of(instruction)
@@ -300,7 +317,7 @@ class _ComputationPartitioner:
 
     def _conditional_or_call(self, instruction: Instruction) -> None:
         """Partitions a conditional or call; arguments keep their placements, results get the requested ones."""
-        placements = requested_shardings(instruction, self.devices)
+        placements = requested_shardings(instruction, self.devices, allow_uneven=True)
         is_call = instruction.op is opcodes.CALL
         arguments = instruction.operands if is_call else instruction.operands[1:]
         given = [[leaf.sharding for leaf in self.values[argument]] for argument in arguments]
@@ -331,7 +348,7 @@ class _ComputationPartitioner:
             return
         new = self._local_operation(instruction, strategy, manual_axes)
         self._define(instruction, new, strategy.results, manual_axes)
-        (first, *_) = requested = requested_shardings(instruction, self.devices)
+        (first, *_) = requested = requested_shardings(instruction, self.devices, allow_uneven=True)
         if first.partial_sums is None and len(instruction.users) != 1 and not instruction.is_root:
             pairs = zip(self.values[instruction], requested, strict=True)
             self.values[instruction] = [self._reduced(leaf, sharding) for leaf, sharding in pairs]
@@ -361,7 +378,7 @@ class _ComputationPartitioner:
         if not all(shape.is_array for shape in shapes):
             return None
         operands = [self.values[operand][0] for operand in instruction.operands]
-        placements = requested_shardings(instruction, self.devices)
+        placements = requested_shardings(instruction, self.devices, allow_uneven=True)
         kept = placements[0].partial_sums if placements else None
         requested = placements if instruction.sharding is not None else [None] * len(placements)
         factors = sharding_factors(instruction)
@@ -387,6 +404,7 @@ class _ComputationPartitioner:
         local = LocalOperation(
             self.resharder, instruction, operands, attributes, shape, strategy.operands, strategy.results, manual_axes
         )
+        local = with_identities(local, strategy)
         rules = LOCAL_WINDOW_RULES if instruction.op in LOCAL_WINDOW_RULES else LOCAL_OPERATION_RULES
         rule = rules.get(instruction.op, LocalOperation.write)
         new = rule(local)
@@ -415,7 +433,7 @@ class _ComputationPartitioner:
 
     def _per_device_call(self, instruction: Instruction) -> None:
         """Writes a custom call without results that each device runs on its own local operands."""
-        operands = self._operands(instruction.operands, lambda leaf: leaf.sharding.with_partial_sums(None))
+        operands = self._operands(instruction.operands, _even_sharding)
         new = edit.clone_instruction(instruction, self.write.computation, operands)
         new.attributes = new.attributes.replace(operand_layout_constraints=None)
         new.sharding = None

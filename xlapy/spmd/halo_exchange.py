@@ -65,7 +65,7 @@ class HaloExchange:
         rounds = concatenated_rounds(segments)
         if rounds is None:
             found = self._selected([array], independent_rounds(segments), spans.length)
-            return found if fill is None else self._filled(found, np.asarray(spans.starts), size, fill)
+            return found if fill is None else self.filled(found, np.asarray(spans.starts), size, fill)
         pieces = [self._filled_piece(array, each, spans, size, fill) for each in rounds]
         return concatenate(self.write, pieces, self.dimension)
 
@@ -92,7 +92,7 @@ class HaloExchange:
         starts = np.asarray(spans.starts) + first.position
         outside = (starts < 0) | (starts >= size)
         if (~outside & (starts + first.length > size)).any():
-            return self._filled(piece, starts, size, fill)
+            return self.filled(piece, starts, size, fill)
         if not sources:
             return self.write.broadcast(fill, piece.shape)
         is_zero_already = not each.is_local and _is_zero(fill)  # for devices that receive nothing
@@ -100,7 +100,7 @@ class HaloExchange:
             return piece
         return self._select(self._per_tile(~outside), piece, fill)
 
-    def _filled(self, array: Instruction, starts: np.ndarray[Any, Any], size: int, fill: Instruction) -> Instruction:
+    def filled(self, array: Instruction, starts: np.ndarray[Any, Any], size: int, fill: Instruction) -> Instruction:
         """Fills the elements outside of an array of `size` elements; `starts`: the first element of each tile."""
         low, high = np.clip(-starts, 0, None), size - starts
         return self._select(self._is_between(array, low, high), array, fill)

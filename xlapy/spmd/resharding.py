@@ -19,6 +19,7 @@ from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
+from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension
 from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
 from xlapy.opcodes.collectives import (
     AllGatherAttributes,
@@ -29,10 +30,10 @@ from xlapy.opcodes.collectives import (
     ReduceScatterAttributes,
 )
 from xlapy.opcodes.elementwise import ComparisonDirection
-from xlapy.opcodes.movement import DynamicSliceAttributes
-from xlapy.passes.expand.blocks import compare, index_type, reducer_computation
+from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes
+from xlapy.passes.expand.blocks import compare, index_type, reducer_computation, slice_dimension
 from xlapy.passes.rewrite import Writer
-from xlapy.spmd.array_sharding import ArraySharding
+from xlapy.spmd.array_sharding import ArraySharding, tile_size, uneven_dimensions
 from xlapy.spmd.resharding_plan import (
     AllGather,
     AllReduce,
@@ -44,8 +45,12 @@ from xlapy.spmd.resharding_plan import (
     Step,
     ZeroOnOtherDevices,
     plan_resharding,
+    resharding_stages,
 )
 from xlapy.spmd.tiling import Tiling, tile_count
+
+FILLING_VALUE = 0.0
+"""The value of the elements that fill up the last tiles of a dimension. No result depends on it."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +59,23 @@ class PartitionedArray:
 
     instruction: computes the local array of the device that executes it. sharding: how the array is distributed.
     manual_axes: the coordinates of each device along the manual axes of the region that the array is in. Devices with
-    different coordinates hold different arrays.
+    different coordinates hold different arrays. shape: the shape of the whole array; None if all of its dimensions that
+    are split divide evenly.
     """
 
     instruction: Instruction
     sharding: ArraySharding
     manual_axes: tuple[Tiling, ...] = ()
+    shape: Shape | None = None
+
+    @property
+    def whole_shape(self) -> Shape:
+        """The shape of the whole array."""
+        if self.shape is not None:
+            return self.shape
+        local = self.instruction.shape
+        pairs = zip(local.dimensions, self.sharding.tilings, strict=True)
+        return local.with_dimensions([size * tile_count(tiling) for size, tiling in pairs])
 
 
 class Resharder:
@@ -81,11 +97,41 @@ class Resharder:
             return value
         key = (value, target)
         if key not in self._resharded:
-            instruction = value.instruction
-            for step in plan_resharding(value.sharding, target, value.manual_axes):
-                instruction = _STEP_WRITERS[type(step)](self, instruction, step)
-            self._resharded[key] = PartitionedArray(instruction, target, value.manual_axes)
+            instruction, current = value.instruction, value.sharding
+            shape = value.whole_shape
+            for stage in resharding_stages(shape, current, target):
+                instruction = self._filled_up(instruction, shape, current, stage)
+                for step in plan_resharding(current, stage, value.manual_axes):
+                    instruction = _STEP_WRITERS[type(step)](self, instruction, step)
+                instruction = self._without_filling(instruction, shape, current, stage)
+                current = stage
+            self._resharded[key] = PartitionedArray(instruction, target, value.manual_axes, shape)
         return self._resharded[key]
+
+    # -- uneven sizes
+
+    def _filled_up(
+        self, array: Instruction, shape: Shape, current: ArraySharding, target: ArraySharding
+    ) -> Instruction:
+        """Extends whole dimensions that are to be split unevenly, so that the tiles are equal."""
+        for dimension in uneven_dimensions(shape, target):
+            tiling, size = target.tilings[dimension], array.shape.dimensions[dimension]
+            if current.tilings[dimension] is None:
+                missing = tile_size(size, tiling) * tile_count(tiling) - size
+                config = [PaddingDimension(0, missing if d == dimension else 0) for d in range(array.shape.rank)]
+                attributes = PadAttributes.make(padding=PaddingConfig(tuple(config)))
+                value = self.write.scalar(FILLING_VALUE, array.shape.element_type)
+                array = self.write.add(opcodes.PAD, array, value, attributes=attributes)
+        return array
+
+    def _without_filling(
+        self, array: Instruction, shape: Shape, current: ArraySharding, target: ArraySharding
+    ) -> Instruction:
+        """Cuts dimensions that were split unevenly and are whole now to their size."""
+        for dimension in uneven_dimensions(shape, current):
+            if target.tilings[dimension] is None:
+                array = slice_dimension(self.write, array, dimension, 0, shape.dimensions[dimension])
+        return array
 
     # -- the steps of a plan
 

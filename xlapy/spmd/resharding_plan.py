@@ -15,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from xlapy.base.shape import Ints
+from xlapy.base.shape import Ints, Shape
 from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
-from xlapy.spmd.array_sharding import ArraySharding
+from xlapy.spmd.array_sharding import ArraySharding, tile_size, uneven_dimensions
 from xlapy.spmd.tiling import (
     Tiling,
     are_independent,
@@ -120,6 +120,21 @@ class ZeroOnOtherDevices(Step):
 def plan_resharding(source: ArraySharding, target: ArraySharding, manual_axes: Sequence[Tiling] = ()) -> list[Step]:
     """Returns the steps from one sharding to another; none if they are equal."""
     return [] if source == target else _ReshardingPlanner(source, target, manual_axes).steps()
+
+
+def resharding_stages(shape: Shape, source: ArraySharding, target: ArraySharding) -> list[ArraySharding]:
+    """Returns the shardings, the last of them the target, to each of which a plan of its own leads.
+
+    There is a stage before the target if the tiles of a dimension change and filled up tiles of both shardings do not
+    have the same size together: such dimensions are whole in between.
+    """
+    between = source
+    for dimension in {*uneven_dimensions(shape, source), *uneven_dimensions(shape, target)}:
+        old, new, size = source.tilings[dimension], target.tilings[dimension], shape.dimensions[dimension]
+        filled = {tile_size(size, tiling) * tile_count(tiling) for tiling in (old, new)}
+        if old and new and old != new and len(filled) > 1:
+            between = between.with_tiling(dimension, None)
+    return [target] if between == source else [between, target]
 
 
 class _ReshardingPlanner:

@@ -39,13 +39,16 @@ class Factor:
     """Dimensions that are split alike: one of each operand and of each array of the result; None for no dimension.
 
     exchanged: the numbers of operands of which a tile of the result needs elements of other tiles, too. groups: the
-    number of groups along which a grouped convolution is split, which the number of tiles must divide.
+    number of groups along which a grouped convolution is split, which the number of tiles must divide. is_uneven:
+    whether the last tiles may not be full. These are filled up with elements of any value, on which no other element
+    depends; in the operands of reductions they are replaced by the identity.
     """
 
     operands: tuple[int | None, ...]
     results: tuple[int | None, ...]
     exchanged: tuple[int, ...] = ()
     groups: int = 0
+    is_uneven: bool = False
 
     @property
     def is_reduction(self) -> bool:
@@ -76,19 +79,20 @@ def _rule(*definitions: OpDef) -> Callable[[Rule], Rule]:
     return register
 
 
-def _same_dimensions(instruction: Instruction, dimensions: Sequence[int]) -> Iterator[Factor]:
+def _same_dimensions(instruction: Instruction, dimensions: Sequence[int], is_uneven: bool = False) -> Iterator[Factor]:
     """Yields a factor of each dimension that all results and all operands of the first operand's rank have alike."""
     rank = instruction.operands[0].shape.rank
     count = 1 if instruction.shape.is_array else len(instruction.shape.tuple_shapes)
     for dimension in dimensions:
         taken = tuple([dimension if operand.shape.rank == rank else None for operand in instruction.operands])
-        yield Factor(taken, (dimension,) * count)
+        yield Factor(taken, (dimension,) * count, is_uneven=is_uneven)
 
 
 def _elementwise(instruction: Instruction) -> Iterator[Factor]:
     rank = instruction.shape.rank
     for dimension in range(rank):
-        yield Factor(tuple([dimension if o.shape.rank == rank else None for o in instruction.operands]), (dimension,))
+        taken = tuple([dimension if operand.shape.rank == rank else None for operand in instruction.operands])
+        yield Factor(taken, (dimension,), is_uneven=True)
 
 
 @_rule(opcodes.COPY, opcodes.MAP)
@@ -110,13 +114,13 @@ def _bitcast_convert(instruction: Instruction) -> Iterator[Factor]:
 def _broadcast(instruction: Instruction) -> Iterator[Factor]:
     operand_dimensions = {result: operand for operand, result in enumerate(instruction.dimensions)}
     for dimension in range(instruction.shape.rank):
-        yield Factor((operand_dimensions.get(dimension),), (dimension,))
+        yield Factor((operand_dimensions.get(dimension),), (dimension,), is_uneven=True)
 
 
 @_rule(opcodes.TRANSPOSE)
 def _transpose(instruction: Instruction) -> Iterator[Factor]:
     for result, operand in enumerate(instruction.dimensions):
-        yield Factor((operand,), (result,))
+        yield Factor((operand,), (result,), is_uneven=True)
 
 
 @_rule(opcodes.RESHAPE)
@@ -128,7 +132,9 @@ def _reshape(instruction: Instruction) -> Iterator[Factor]:
     operand_dimensions = {outer: dimension for dimension, outer in _outer_sizes(instruction.operands[0].shape)}
     for dimension, outer in _outer_sizes(instruction.shape):
         if outer in operand_dimensions:
-            yield Factor((operand_dimensions[outer],), (dimension,))
+            operand = operand_dimensions[outer]
+            is_same = instruction.operands[0].shape.dimensions[operand] == instruction.shape.dimensions[dimension]
+            yield Factor((operand,), (dimension,), is_uneven=is_same)
 
 
 def _outer_sizes(shape: Shape) -> Iterator[tuple[int, int]]:
@@ -144,7 +150,7 @@ def _outer_sizes(shape: Shape) -> Iterator[tuple[int, int]]:
 def _reverse(instruction: Instruction) -> Iterator[Factor]:
     for dimension in range(instruction.shape.rank):
         exchanged = (0,) if dimension in instruction.dimensions else ()
-        yield Factor((dimension,), (dimension,), exchanged)
+        yield Factor((dimension,), (dimension,), exchanged, is_uneven=True)
 
 
 @_rule(opcodes.CONCATENATE)
@@ -153,21 +159,21 @@ def _concatenate(instruction: Instruction) -> Iterator[Factor]:
     count = len(instruction.operands)
     for dimension in range(instruction.shape.rank):
         exchanged = tuple(range(count)) if dimension == instruction.dimension else ()
-        yield Factor((dimension,) * count, (dimension,), exchanged)
+        yield Factor((dimension,) * count, (dimension,), exchanged, is_uneven=True)
 
 
 @_rule(opcodes.PAD)
 def _pad(instruction: Instruction) -> Iterator[Factor]:
     for dimension, padding in enumerate(instruction.attributes_as(PadAttributes).padding.dimensions):
         exchanged = () if padding == PaddingDimension(0, 0) else (0,)
-        yield Factor((dimension, None), (dimension,), exchanged)
+        yield Factor((dimension, None), (dimension,), exchanged, is_uneven=True)
 
 
 @_rule(opcodes.SLICE)
 def _slice(instruction: Instruction) -> Iterator[Factor]:
     sizes = zip(instruction.operands[0].shape.dimensions, instruction.shape.dimensions, strict=True)
     for dimension, (before, after) in enumerate(sizes):
-        yield Factor((dimension,), (dimension,), () if before == after else (0,))
+        yield Factor((dimension,), (dimension,), () if before == after else (0,), is_uneven=True)
 
 
 @_rule(opcodes.DYNAMIC_SLICE, opcodes.DYNAMIC_UPDATE_SLICE)
@@ -178,7 +184,7 @@ def _dynamic_slice(instruction: Instruction) -> Iterator[Factor]:
     last = instruction.operands[1] if instruction.op is opcodes.DYNAMIC_UPDATE_SLICE else instruction
     sizes = list(zip(instruction.operands[0].shape.dimensions, last.shape.dimensions, strict=True))
     kept = [dimension for dimension, (before, after) in enumerate(sizes) if before == after]
-    yield from _same_dimensions(instruction, kept)
+    yield from _same_dimensions(instruction, kept, is_uneven=True)
     rest = (None,) * (len(instruction.operands) - 1)
     for dimension in [dimension for dimension, (before, after) in enumerate(sizes) if after == 1 != before]:
         if instruction.op is opcodes.DYNAMIC_UPDATE_SLICE:
@@ -200,13 +206,13 @@ def _dot(instruction: Instruction) -> Iterator[Factor]:
     left, right = (operand.shape for operand in instruction.operands[:2])
     result = iter(range(instruction.shape.rank))
     for pair in zip(attributes.lhs_batch_dims, attributes.rhs_batch_dims, strict=True):
-        yield Factor(pair, (next(result),))
+        yield Factor(pair, (next(result),), is_uneven=True)
     for dimension in _dimensions_except(left, (*attributes.lhs_batch_dims, *attributes.lhs_contracting_dims)):
-        yield Factor((dimension, None), (next(result),))
+        yield Factor((dimension, None), (next(result),), is_uneven=True)
     for dimension in _dimensions_except(right, (*attributes.rhs_batch_dims, *attributes.rhs_contracting_dims)):
-        yield Factor((None, dimension), (next(result),))
+        yield Factor((None, dimension), (next(result),), is_uneven=True)
     for pair in zip(attributes.lhs_contracting_dims, attributes.rhs_contracting_dims, strict=True):
-        yield Factor(pair, (None,))
+        yield Factor(pair, (None,), is_uneven=True)
 
 
 @_rule(opcodes.CONVOLUTION)
@@ -222,15 +228,16 @@ def _convolution_features(instruction: Instruction) -> Iterator[Factor]:
     kernel_features, features = labels.kernel_output_feature_dimension, labels.output_feature_dimension
     batch_groups, feature_groups = attributes.batch_group_count, attributes.feature_group_count
     if batch_groups == 1:
-        yield Factor((labels.input_batch_dimension, None), (labels.output_batch_dimension,))
+        yield Factor((labels.input_batch_dimension, None), (labels.output_batch_dimension,), is_uneven=True)
     else:
         yield Factor((labels.input_batch_dimension, kernel_features), (features,), groups=batch_groups)
     if feature_groups > 1:
         yield Factor((labels.input_feature_dimension, kernel_features), (features,), groups=feature_groups)
         return
     if batch_groups == 1:
-        yield Factor((None, kernel_features), (features,))
-    yield Factor((labels.input_feature_dimension, labels.kernel_input_feature_dimension), (None,))
+        yield Factor((None, kernel_features), (features,), is_uneven=True)
+    contracted = (labels.input_feature_dimension, labels.kernel_input_feature_dimension)
+    yield Factor(contracted, (None,), is_uneven=True)
 
 
 def _convolution_space(instruction: Instruction) -> Iterator[Factor]:
@@ -243,9 +250,9 @@ def _convolution_space(instruction: Instruction) -> Iterator[Factor]:
     for number, window in enumerate(attributes.window.dimensions):
         dimension = labels.input_spatial_dimensions[number]
         exchanged = () if window.is_identity else (0,)
-        yield Factor((dimension, None), (labels.output_spatial_dimensions[number],), exchanged)
+        yield Factor((dimension, None), (labels.output_spatial_dimensions[number],), exchanged, is_uneven=True)
         if not window.is_identity:
-            yield Factor((dimension, labels.kernel_spatial_dimensions[number]), (None,), exchanged)
+            yield Factor((dimension, labels.kernel_spatial_dimensions[number]), (None,), exchanged, is_uneven=True)
 
 
 @_rule(opcodes.REDUCE)
@@ -253,10 +260,10 @@ def _reduce(instruction: Instruction) -> Iterator[Factor]:
     count = len(instruction.operands) // 2
     reduced = instruction.dimensions
     for result, dimension in enumerate(_dimensions_except(instruction.operands[0].shape, reduced)):
-        yield Factor((dimension,) * count + (None,) * count, (result,) * count)
+        yield Factor((dimension,) * count + (None,) * count, (result,) * count, is_uneven=True)
     if is_reducible_in_parts(instruction):
         for dimension in reduced:
-            yield Factor((dimension, None), (None,))
+            yield Factor((dimension, None), (None,), is_uneven=True)
 
 
 @_rule(opcodes.REDUCE_WINDOW)
@@ -268,12 +275,14 @@ def _reduce_window(instruction: Instruction) -> Iterator[Factor]:
         needs_fill = window.base_dilation > 1 or reads_padding(window, sizes[dimension])
         if window.is_identity or not needs_fill or is_reducible_in_parts(instruction):
             exchanged = () if window.is_identity else tuple(range(count))
-            yield Factor((dimension,) * count + (None,) * count, (dimension,) * count, exchanged)
+            operands = (dimension,) * count + (None,) * count
+            yield Factor(operands, (dimension,) * count, exchanged, is_uneven=True)
 
 
 @_rule(opcodes.SORT)
 def _sort(instruction: Instruction) -> Iterator[Factor]:
-    return _same_dimensions(instruction, _dimensions_except(instruction.operands[0].shape, [instruction.dimension]))
+    dimensions = _dimensions_except(instruction.operands[0].shape, [instruction.dimension])
+    return _same_dimensions(instruction, dimensions, is_uneven=True)
 
 
 # -- sources, linear algebra
@@ -283,7 +292,7 @@ def _sort(instruction: Instruction) -> Iterator[Factor]:
 def _iota(instruction: Instruction) -> Iterator[Factor]:
     """Yields all dimensions, the iota dimension too: a tile of it counts from the tile's offset."""
     for dimension in range(instruction.shape.rank):
-        yield Factor((), (dimension,))
+        yield Factor((), (dimension,), is_uneven=True)
 
 
 @_rule(opcodes.CHOLESKY, opcodes.TRIANGULAR_SOLVE)
@@ -407,7 +416,7 @@ def _custom_call(instruction: Instruction) -> Iterator[Factor]:
 def _rotation(instruction: Instruction) -> Iterator[Factor]:
     rotated, _ = rotation_of(instruction)
     for dimension in range(instruction.shape.rank):
-        yield Factor((dimension,), (dimension,), (0,) if dimension == rotated else ())
+        yield Factor((dimension,), (dimension,), (0,) if dimension == rotated else (), is_uneven=True)
 
 
 # -- the attributes of local operations

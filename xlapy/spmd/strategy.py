@@ -142,7 +142,7 @@ class _StrategyChooser:
         return [
             tiling
             for tiling in dict.fromkeys(suggested)
-            if tiling and all(divides_evenly(size, tiling) for size in sizes)
+            if tiling and _can_split(factor, sizes, tiling)
         ]
 
     def strategy(self, requested_first: bool) -> Strategy:
@@ -170,23 +170,23 @@ class _StrategyChooser:
         return [operand.sharding.tilings[d] for operand, d in pairs if d is not None]
 
     def _choose(self, factor: Factor, candidates: Sequence[Tiling | None], chosen: FactorTilings) -> None:
-        """Splits a factor by the first candidate that divides its dimensions evenly and is independent of the rest."""
+        """Splits a factor by the first candidate that its dimensions can have and that is independent of the rest."""
         sizes = self._sizes(factor)
         others = [*chosen.values(), self.kept_partial_sums, *self.manual_axes]
         if any(_share_dimension(factor, other) for other in chosen):
             return
         for tiling in candidates:
-            if tiling and all(divides_evenly(size, tiling) for size in sizes) and are_independent([tiling, *others]):
+            if tiling and _can_split(factor, sizes, tiling) and are_independent([tiling, *others]):
                 chosen[factor] = tiling
                 return
 
     def _sizes(self, factor: Factor) -> list[int]:
-        """Returns what a tiling of a factor must divide: the sizes of its dimensions, and its number of groups."""
+        """Returns the sizes of the dimensions of a factor."""
         pairs = [
             *zip(self.operand_shapes, factor.operands, strict=True),
             *zip(self.result_shapes, factor.results, strict=True),
         ]
-        return [factor.groups, *[shape.dimensions[d] for shape, d in pairs if d is not None]]
+        return [shape.dimensions[d] for shape, d in pairs if d is not None]
 
     def _strategy_of(self, chosen: FactorTilings) -> Strategy:
         reductions = [factor for factor in chosen if factor.is_reduction]
@@ -252,6 +252,14 @@ class _StrategyChooser:
         assert dimension is not None
         arrays = 1 if self.instruction.op is opcodes.CONCATENATE else len(factor.exchanged)
         return exchange_seconds(arrays * array_bytes(local) / max(1, local.dimensions[dimension]) * elements)
+
+
+def _can_split(factor: Factor, sizes: Sequence[int], tiling: Tiling) -> bool:
+    """Returns whether the dimensions of a factor can have a tiling. sizes: their sizes, which may differ."""
+    if factor.groups and not divides_evenly(factor.groups, tiling):
+        return False
+    is_even = all(divides_evenly(size, tiling) for size in sizes)
+    return is_even or (factor.is_uneven and min(sizes) > (0 if factor.exchanged else 1))
 
 
 def _share_dimension(factor: Factor, other: Factor) -> bool:

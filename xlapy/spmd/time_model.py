@@ -30,6 +30,7 @@ from xlapy.spmd.resharding_plan import (
     ReduceScatter,
     Step,
     plan_resharding,
+    resharding_stages,
 )
 from xlapy.spmd.tiling import Tiling
 
@@ -53,14 +54,14 @@ _KINDS: Final = {
 
 @functools.lru_cache(maxsize=4096)
 def _resharding_seconds(
-    size: int, source: ArraySharding, target: ArraySharding, manual_axes: tuple[Tiling, ...]
+    shape: Shape, source: ArraySharding, target: ArraySharding, manual_axes: tuple[Tiling, ...]
 ) -> float:
-    """size: the bytes of the whole array."""
-    total, current = 0.0, source
-    for step in plan_resharding(source, target, manual_axes):
-        before, after = (_local_bytes(size, sharding) for sharding in (current, step.after))
-        total += _step_seconds(step, before, after)
-        current = step.after
+    total, current, size = 0.0, source, array_bytes(shape)
+    for stage in resharding_stages(shape, source, target):
+        for step in plan_resharding(current, stage, manual_axes):
+            before, after = (_local_bytes(size, sharding) for sharding in (current, step.after))
+            total += _step_seconds(step, before, after)
+            current = step.after
     return total
 
 
@@ -70,7 +71,7 @@ def resharding_seconds(
     """Returns the time in which an array of a shape is resharded."""
     if source == target:
         return 0.0
-    return _resharding_seconds(array_bytes(shape), source, target, manual_axes)
+    return _resharding_seconds(shape, source, target, manual_axes)
 
 
 def all_reduce_seconds(size: int, members: int) -> float:
