@@ -54,7 +54,7 @@ def _start_of_rotation(instruction: Instruction) -> int | None:
     """Returns the index of the element that a concatenate makes the first one; None if it is not a rotation."""
     if instruction.op is not opcodes.CONCATENATE or len(instruction.operands) != 2:
         return None
-    if any(operand.op is not opcodes.SLICE or operand.sharding is not None for operand in instruction.operands):
+    if any(operand.op is not opcodes.SLICE for operand in instruction.operands):
         return None
     sources = [operand.operands[0] for operand in instruction.operands]
     dimension, shape = instruction.dimension, sources[0].shape

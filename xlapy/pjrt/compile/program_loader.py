@@ -39,6 +39,10 @@ from xlapy.stablehlo.parse import parse_stablehlo
 _PROPAGATION_PIPELINE = "builtin.module(sdy-propagation-pipeline)"
 """Pipeline that derives a sharding for every value from those that the program declares."""
 
+_UNWANTED_PASSES = ("sdy-save-module", "sdy-update-non-divisible-input-output-shardings")
+"""Passes of that pipeline that are left out: one for debugging, and one that leaves the dimensions of arguments and results
+of all functions whole unless they divide evenly. The partitioner does the latter for the entry function."""
+
 _ARTIFACT_VERSION = "1.17.0"
 """Version of the portable artifacts that are written for xlapy's StableHLO reader."""
 
@@ -155,10 +159,23 @@ def _read_with_propagation(code: bytes) -> Module:
 def _with_shardings(code: bytes, context: ir.Context) -> ir.Module:
     try:
         module = _parsed(code, context)
-        passmanager.PassManager.parse(_PROPAGATION_PIPELINE).run(module.operation)
+        _propagation_passes().run(module.operation)
         return module
     except Exception as error:
         raise InvalidArgumentError(codes.PROGRAM_TEXT, f"the program cannot be read as StableHLO: {error}") from error
+
+
+def _propagation_passes() -> passmanager.PassManager:
+    """Returns the passes of the propagation pipeline; all of them if another version of it cannot be taken apart."""
+    pipeline = passmanager.PassManager.parse(_PROPAGATION_PIPELINE)
+    wanted = str(pipeline)
+    for name in _UNWANTED_PASSES:
+        wanted = wanted.replace(f"{name},", "")
+    try:
+        return passmanager.PassManager.parse(wanted)
+    except ValueError as error:
+        logger.info("the passes of the propagation pipeline cannot be chosen: %s", error)
+        return pipeline
 
 
 _Attributes = Sequence[Mapping[str, str]]
