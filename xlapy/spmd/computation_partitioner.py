@@ -48,6 +48,7 @@ from xlapy.spmd.array_sharding import (
     uneven_dimensions,
 )
 from xlapy.spmd.context import InspectSharding, PartitioningContext
+from xlapy.spmd.custom_calls import CustomPartition, check_local_shapes, copy_program
 from xlapy.spmd.local_operations import LOCAL_OPERATION_RULES, LocalOperation, local_iota
 from xlapy.spmd.local_windows import LOCAL_WINDOW_RULES
 from xlapy.spmd.manual_regions import (
@@ -240,6 +241,8 @@ class _ComputationPartitioner:
             self._per_device_call(instruction)
         elif instruction.op is opcodes.OPT_BARRIER:
             self._barrier(instruction)
+        elif target and (custom := self._custom_partition(instruction)) is not None:
+            self._custom_call(instruction, custom)
         elif executions := executions_of(instruction, self.devices, self._manual_axes_of(instruction)):
             self._run_once(instruction, executions)
         else:
@@ -438,6 +441,37 @@ class _ComputationPartitioner:
         new.attributes = new.attributes.replace(operand_layout_constraints=None)
         new.sharding = None
         self.values[instruction] = []
+
+    def _custom_partition(self, instruction: Instruction) -> CustomPartition | None:
+        """Returns how a custom partitioner partitions a custom call; None if it does not."""
+        partitioner = self.context.custom_partitioner
+        leaves = [self.values[operand] for operand in instruction.operands]
+        if partitioner is None or not all(len(one) == 1 for one in leaves):
+            return None
+        operands = [hlo_sharding_of(leaf.sharding.with_partial_sums(None), self.devices) for (leaf,) in leaves]
+        requested = requested_shardings(instruction, self.devices) if instruction.sharding is not None else None
+        if requested is None:
+            return partitioner(instruction, operands, None)
+        results = [hlo_sharding_of(each.with_partial_sums(None), self.devices) for each in requested]
+        return partitioner(instruction, operands, results)
+
+    def _custom_call(self, instruction: Instruction, custom: CustomPartition) -> None:
+        """Writes a call of the program that a custom partitioner returned."""
+        leaves = [self.values[operand][0] for operand in instruction.operands]
+        shardings = [
+            array_sharding_of(sharding, operand.shape, self.devices)
+            for sharding, operand in zip(custom.operands, instruction.operands, strict=True)
+        ]
+        operands = self.resharded(leaves, shardings)
+        results = [
+            array_sharding_of(sharding, leaf, self.devices)
+            for sharding, (_, leaf) in zip(custom.results, instruction.shape.leaves(), strict=True)
+        ]
+        program = copy_program(custom.program, self.context.module, instruction, self.context.channels)
+        local = [leaf for _, leaf in _local_shape(instruction.shape, results).leaves()]
+        check_local_shapes(instruction, program, [operand.shape for operand in operands], local)
+        new = self.write.add(opcodes.CALL, *operands, computations=[program])
+        self._define(instruction, new, results, self._manual_axes_of(instruction))
 
     def _run_once(self, instruction: Instruction, executions: Executions) -> None:
         leaves = run_once(self.resharder, instruction, self._replicated(instruction.operands), executions)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
+from xlapy.spmd.custom_calls import CustomPartitioner
 
 InspectSharding = Callable[[Instruction, Sharding], None]
 """Called with a custom call InspectSharding and the sharding that its operand has in the partitioned program."""
@@ -20,16 +21,22 @@ class PartitioningContext:
     """The options of a partitioning, and the channel numbers that no collective of the module has yet.
 
     devices: the number of devices. per_device_targets: targets of custom calls that each device runs on its own local
-    operands.
+    operands. custom_partitioner: partitions custom calls of other targets.
     """
 
     def __init__(
-        self, module: Module, devices: int, per_device_targets: frozenset[str], inspect: InspectSharding | None
+        self,
+        module: Module,
+        devices: int,
+        per_device_targets: frozenset[str],
+        inspect: InspectSharding | None,
+        custom_partitioner: CustomPartitioner | None = None,
     ) -> None:
         self.module = module
         self.devices = devices
         self.per_device_targets = per_device_targets
         self.inspect = inspect
+        self.custom_partitioner = custom_partitioner
         self.channels = itertools.count(1)
         self._renumber_channels()
 

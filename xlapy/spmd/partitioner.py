@@ -24,6 +24,7 @@ from xlapy.spmd.collectives.combiner import combine_collectives
 from xlapy.spmd.collectives.rewrites import rewrite_collectives
 from xlapy.spmd.computation_partitioner import partition_computation, requested_shardings
 from xlapy.spmd.context import InspectSharding, PartitioningContext
+from xlapy.spmd.custom_calls import CustomPartitioner
 from xlapy.spmd.propagation import propagate_shardings
 from xlapy.spmd.rotations import collect_rotations
 
@@ -41,13 +42,16 @@ def partition(
     devices: int,
     per_device_targets: frozenset[str] = frozenset(),
     inspect: InspectSharding | None = None,
+    custom_partitioner: CustomPartitioner | None = None,
+    *,
     propagate: bool = True,
 ) -> EntryShardings:
     """Rewrites a module for all devices into the module that each device runs.
 
-    propagate: whether to derive shardings of values that have none; unnecessary if Shardy has done it.
     per_device_targets: targets of custom calls without results that each device is to run on its own local operands.
     inspect: called with each custom call InspectSharding and the sharding of its operand.
+    custom_partitioner: partitions the custom calls for which it returns a program.
+    propagate: whether to derive shardings of values that have none; unnecessary if Shardy has done it.
     Raises `UnsupportedError` for infeeds, outfeeds and transfers, and for unreduced values that are not sums.
     """
     Expand(ops=("async-done",)).run(module)
@@ -57,7 +61,7 @@ def partition(
     if propagate:
         propagate_shardings(module, devices)
     before, old = list(module.computations), module.entry_computation
-    context = PartitioningContext(module, devices, per_device_targets, inspect)
+    context = PartitioningContext(module, devices, per_device_targets, inspect, custom_partitioner)
     parameters = [requested_shardings(parameter, devices) for parameter in old.parameters]
     results = requested_shardings(old.root_instruction, devices)
     module.entry = partition_computation(context, old, parameters, results)

@@ -14,15 +14,13 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from jax._src.interpreters import mlir
-from jaxlib import xla_client
 from jaxlib.mlir import ir
 
 from xlapy.base.error_codes.interfaces import pjrt as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.sharding import Sharding
-from xlapy.proto.meshes import write_sharding
-from xlapy.proto.messages import encode, message_class
+from xlapy.pjrt.compile.shardings import to_jax_sharding
 
 TARGET = "InspectSharding"
 
@@ -61,11 +59,8 @@ def inspect(call: Instruction, sharding: Sharding) -> None:
     handler = _handlers.get(int(call.backend_config)) if call.backend_config.isdecimal() else None
     if handler is None:
         return
-    message = message_class("OpSharding")()
-    write_sharding(message, sharding)
-    jax_message = xla_client.OpSharding()
-    jax_message.ParseFromString(encode(message))
+    jax_sharding = to_jax_sharding(sharding)
     try:
-        handler(xla_client.HloSharding.from_proto(jax_message))
+        handler(jax_sharding)
     except Exception as error:
         raise ExecutionError(codes.SHARDING_CALLBACK, f"Error calling inspect_sharding: {error}") from error

@@ -10,6 +10,7 @@ programs are partitioned.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,6 +31,7 @@ from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
 from xlapy.interpreter.custom import IDENTITY_TARGETS
 from xlapy.passes.layouts.entry_layouts import Order, preferred_result_orders, transpose_entry_arrays
+from xlapy.pjrt.compile.custom_partitioning import partition_custom_call
 from xlapy.pjrt.compile.inspect_sharding import inspect
 from xlapy.pjrt.jax.callbacks import PARTITIONED_TARGET
 from xlapy.pjrt.objects.layouts import rank_of_parameter, row_major
@@ -113,7 +115,10 @@ def load_program(code: bytes, format: str, partitions: int = 1) -> PartitionedPr
     module = _without_control_dependencies(_read_with_propagation(code) if is_partitioned else _read(code))
     placement = _with_orders(module, placement, arguments, results)
     if is_partitioned:
-        partitioned = partition(module, partitions, frozenset({PARTITIONED_TARGET}), inspect, propagate=False)
+        custom_partitioner = functools.partial(partition_custom_call, _read)
+        partitioned = partition(
+            module, partitions, frozenset({PARTITIONED_TARGET}), inspect, custom_partitioner, propagate=False
+        )
         placement = replace(placement, parameter_shardings=partitioned.parameters, result_shardings=partitioned.results)
     if placement.parameter_orders or placement.result_orders:
         transpose_entry_arrays(module, placement.parameter_orders, placement.result_orders)

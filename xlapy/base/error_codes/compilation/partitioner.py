@@ -45,3 +45,20 @@ MANUAL_REGION_SHAPE = ErrorCode(
         partition(xla.parse_hlo(text), 2)
     ''',
 )
+CUSTOM_PARTITION_SHAPES = ErrorCode(
+    "E5410",
+    "The program that a custom partitioner returns takes and returns the local arrays of the shardings it returns.",
+    remedy="Compute local arrays, or return the shardings of the arrays that the program computes.",
+    python='''
+        from xlapy.spmd.custom_calls import CustomPartition
+        from xlapy.spmd.partitioner import partition
+        text = """HloModule m, num_partitions=2
+        ENTRY e {
+          x = f32[8] parameter(0), sharding={devices=[2]0,1}
+          ROOT y = f32[8] custom-call(x), custom_call_target="f", sharding={devices=[2]0,1}
+        }"""
+        program = xla.parse_hlo("HloModule f ENTRY e { x = f32[8] parameter(0) ROOT y = f32[8] negate(x) }")
+        partition(xla.parse_hlo(text), 2, custom_partitioner=lambda call, operands, results:
+            CustomPartition(program, tuple(operands), tuple(results)))
+    ''',
+)

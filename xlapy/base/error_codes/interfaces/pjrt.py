@@ -176,3 +176,10 @@ PROFILER_STATE = ErrorCode(
     remedy="Stop the other trace first, such as that of `jax.profiler`.",
     why_no_example=_CLIENT_OF_C,
 )
+CUSTOM_PARTITIONER = ErrorCode(
+    "E8040",
+    "The functions given to `custom_partitioning.def_partition` return without an exception, and `partition` returns "
+    "shardings of the function's arguments and results.",
+    remedy="Look at the exception in the message.",
+    why_no_example=_PROGRAM_OF_JAX,
+)
