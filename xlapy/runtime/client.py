@@ -24,7 +24,7 @@ from xlapy.base.logging import logger
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.interpreter.checks import Checks
-from xlapy.runtime.backend import MemoryLimited, Program, default_platform, load_backend
+from xlapy.runtime.backend import MemoryLimited, ProcessSpanning, Program, default_platform, load_backend
 from xlapy.runtime.buffer import Buffer, copy_to_buffer
 from xlapy.runtime.client_processes import ClientProcesses, join_processes, placed_program, processes_text
 from xlapy.runtime.collectives.launch import check_device_counts, replica_and_partition_counts
@@ -182,7 +182,7 @@ class Client:
         options: Mapping[str, Any],
     ) -> tuple[str, Program]:
         """Returns the program and the platform that it runs on. options: further keywords of `Backend.compile`."""
-        if "topology" in options and not getattr(self._backend, "spans_processes", False):
+        if "topology" in options and not isinstance(self._backend, ProcessSpanning):
             raise UnsupportedError(
                 codes.PROCESSES,
                 f"{module.name} runs on devices of {processes_text(options['topology'].processes)}: the platform "

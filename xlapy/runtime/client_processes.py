@@ -21,6 +21,9 @@ from xlapy.base.errors import InvalidArgumentError, UnsupportedError
 from xlapy.runtime.collectives.process_group import ProcessGroup, current_process_group
 from xlapy.runtime.device import Device
 
+_DEVICE_BITS = 32
+"""Bits of a device's id. Those above hold the number of the client in what tells devices of all clients apart."""
+
 _client_numbers: weakref.WeakKeyDictionary[ProcessGroup, Iterator[int]] = weakref.WeakKeyDictionary()
 
 
@@ -37,8 +40,8 @@ class PlacedProgram(Protocol):
         """Returns a program of the same code on other devices."""
         ...
 
-    def connect(self, group: ProcessGroup, key: bytes) -> None:
-        """Connects the program to the other processes, before its first launch. key: tells programs on different
+    def connect(self, group: ProcessGroup, device_ids: Sequence[int]) -> None:
+        """Connects the program to the other processes, before its first launch. device_ids: tell programs on different
         devices apart."""
         ...
 
@@ -84,8 +87,7 @@ class ClientProcesses:
         """Connects a program that runs on devices of several processes to the others."""
         if self.group is None or not isinstance(program, PlacedProgram) or program.topology is None:
             return
-        ids = ",".join(str(device.id) for device in devices)
-        program.connect(self.group, f"client {self.number}: {ids}".encode())
+        program.connect(self.group, [self.number << _DEVICE_BITS | device.id for device in devices])
 
 
 def join_processes(platform: str, devices: int) -> ClientProcesses:
