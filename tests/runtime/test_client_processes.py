@@ -104,8 +104,14 @@ def test_programs_that_fit_run_on_devices_of_their_process():
 def test_a_program_on_devices_of_another_process():
     join(1, 2)
     client = xla.Client("cpu", devices=2)
-    with raises(InvalidArgumentError, devices.ADDRESSABLE_DEVICE, "runs on the devices 0, 1 of process 0; process 1"):
-        client.compile(IDS, num_partitions=2, device_assignment=[0, 1])
+    ids = client.compile(IDS, num_partitions=2, device_assignment=[0, 1])
+    assert ids.addressable_devices == ()
+    assert ids.execute_sharded([]) == []
+    with raises(InvalidArgumentError, calls.DEVICE_ARGUMENTS, "0 devices of this process (2 of all processes)"):
+        ids.execute_sharded([[], []])
+    negate = client.compile(NEGATE, device_assignment=[1])
+    with raises(InvalidArgumentError, devices.ADDRESSABLE_DEVICE, "runs on device 1 of process 0"):
+        negate(np.float32([1, 2]))
 
 
 @pytest.mark.parametrize("assignment", [[0], [0, 0], [0, 4], [-1, 0]])

@@ -138,7 +138,7 @@ class Client:
         dumped = dump_module(module)
         replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, len(self.devices))
         devices = self._assigned_devices(module.name, replicas, partitions, device_assignment)
-        topology = self._processes.topology(module.name, devices)
+        topology = self._processes.topology(devices)
         donated = donated_leaves(module, donate)
         options: dict[str, Any] = {} if tuning_file is None else {"tuning_file": str(tuning_file)}
         if isinstance(self._backend, MemoryLimited):
@@ -231,7 +231,7 @@ class Client:
             source.name, serialized.num_replicas, serialized.num_partitions, len(self.devices)
         )
         devices = self._assigned_devices(source.name, replicas, partitions, device_assignment)
-        topology = self._processes.topology(source.name, devices)
+        topology = self._processes.topology(devices)
         options: dict[str, Any] = {} if topology is None else {"topology": topology}
         program = self._backend.load(serialized.program, source, partitions, donated, **options)
         self._processes.connect(program, devices)
@@ -244,7 +244,7 @@ class Client:
         )
         if tuple(devices) == executable.devices:
             return executable
-        topology = self._processes.topology(executable.name, devices)
+        topology = self._processes.topology(devices)
         program = placed_program(executable.program, topology, executable.name)
         self._processes.connect(program, devices)
         return executable.on_devices(program, devices)

@@ -69,23 +69,16 @@ class ClientProcesses:
             for local in range(count)
         )
 
-    def topology(self, name: str, devices: Sequence[Device]) -> ProcessTopology | None:
-        """Returns the topology of a program on some devices; None if all of them belong to this process.
-
-        `InvalidArgumentError` if this process has none of them. name: of the program, for errors.
-        """
+    def topology(self, devices: Sequence[Device]) -> ProcessTopology | None:
+        """Returns the topology of a program on some devices; None if all of them belong to this process."""
         topology = ProcessTopology(self.process_index, tuple(device.process_index for device in devices))
-        if not topology.local_devices:
-            raise InvalidArgumentError(
-                codes.ADDRESSABLE_DEVICE,
-                f"{name} runs on the devices {ids_text(devices)} of {processes_text(topology.processes)}; process "
-                f"{self.process_index} has none of them, and neither compiles nor launches it",
-            )
         return topology if topology.spans_processes else None
 
     def connect(self, program: object, devices: Sequence[Device]) -> None:
-        """Connects a program that runs on devices of several processes to the others."""
-        if self.group is None or not isinstance(program, PlacedProgram) or program.topology is None:
+        """Connects a program that runs on devices of several processes, this one among them, to the others."""
+        if self.group is None or not isinstance(program, PlacedProgram):
+            return
+        if program.topology is None or not program.topology.local_devices:
             return
         program.connect(self.group, [self.number << _DEVICE_BITS | device.id for device in devices])
 

@@ -14,6 +14,7 @@ from xlapy.base.arguments.checking import checked_class
 from xlapy.base.arguments.copying import copied_by_reference
 from xlapy.base.error_codes.building import python_calls as call_codes
 from xlapy.base.error_codes.execution import calls as codes
+from xlapy.base.error_codes.execution import devices as device_codes
 from xlapy.base.errors import ArgumentTypeError, InvalidArgumentError
 from xlapy.base.program_shape import ProgramShape
 from xlapy.hlo.module import Module
@@ -64,7 +65,7 @@ class Executable:
         self.donated = tuple(donated)
         if isinstance(program, DeviceBound):
             program.bind(self.addressable_devices)
-        self._fast_path = program.fast_path if len(devices) == 1 else None
+        self._fast_path = program.fast_path if len(devices) == len(self.addressable_devices) == 1 else None
         self._native_call: Callable[[tuple[Any, ...]], Any] | None = None
 
     def on_devices(self, program: Program, devices: Sequence[Device]) -> Executable:
@@ -121,6 +122,12 @@ class Executable:
                 codes.DEVICE_ARGUMENTS,
                 f"{self.name} runs on {self._devices_text()}: give each its arguments by execute_sharded",
             )
+        if not self.addressable_devices:
+            raise InvalidArgumentError(
+                device_codes.ADDRESSABLE_DEVICE,
+                f"{self.name} runs on device {self.devices[0].id} of process {self.devices[0].process_index}: only "
+                "that process can call it",
+            )
         values = self.parameter_values(arguments)
         self._delete_donated(arguments)
         result = self.program.execute(values, observer, self.devices[0])
@@ -147,6 +154,8 @@ class Executable:
                 codes.DEVICE_ARGUMENTS,
                 f"{self.name} runs on {self._devices_text()}, given arguments for {len(arguments)}",
             )
+        if not self.addressable_devices:
+            return []  # other processes launch the program
         if self.program.sharded_fast_path is not None and observer is None:
             results = self.program.sharded_fast_path(arguments)
             if results is not NotImplemented:

@@ -72,6 +72,8 @@ def loaded_executable_execute(args: Any) -> int | None:
         )
     if args.execute_device:
         return _execute_on_one_device(loaded, args)
+    if not loaded.devices and not args.num_devices:
+        return None  # other processes launch the program
     options = read_sized("ExecuteOptions", args.options)
     if options.num_hlo_output_callbacks:
         raise UnsupportedError(
