@@ -139,11 +139,7 @@ class _StrategyChooser:
         """Returns the different tilings of a factor that its operands and results suggest."""
         suggested = [*self._requested_tilings(factor), *self._operand_tilings(factor)]
         sizes = self._sizes(factor)
-        return [
-            tiling
-            for tiling in dict.fromkeys(suggested)
-            if tiling and _can_split(factor, sizes, tiling)
-        ]
+        return [tiling for tiling in dict.fromkeys(suggested) if tiling and _can_split(factor, sizes, tiling)]
 
     def strategy(self, requested_first: bool) -> Strategy:
         """Returns the candidate that follows the requested shardings first, or the operands' shardings first."""
