@@ -5,7 +5,8 @@ process joins: it says its index, the number of processes and its version, and w
 is over. Then the MPI libraries of the processes connect, and the server is their process manager: it speaks PMI-1, the
 line protocol by which MPICH's libraries exchange addresses (`PMI_PORT`).
 
-The server ends when all processes have, or when its standard input ends, which is a pipe from process 0.
+The server ends when all MPI libraries have closed their connections. If process 0 ends first, which the end of the
+standard input tells, because that is a pipe from it, the others have `LINGER_SECONDS`.
 
 Responsible for both protocols on the side of the server. Depends only on the standard library.
 """
@@ -26,10 +27,15 @@ from typing import Any
 KEY_BYTES, VALUE_BYTES, NAME_BYTES = 64, 1024, 256
 """The limits that PMI-1 announces: of keys, of values, and of the name of the store."""
 
+LINGER_SECONDS = 60.0
+"""How long the server survives process 0. MPI libraries crash if it is missing when they are finalized, so it does not
+end at once."""
+
 
 class Coordinator:
     """What the connections share. name: that of the store, which no other job has. joined: what each process has said
-    about itself, by index. finished: the number of connections of MPI libraries that have ended."""
+    about itself, by index. finished: the number of connections of MPI libraries that have ended, of
+    `connected`."""
 
     def __init__(self, process_count: int, timeout: float) -> None:
         self.process_count = process_count
@@ -40,6 +46,7 @@ class Coordinator:
         self.joined: dict[int, dict[str, Any]] = {}
         self.error: dict[str, str] | None = None
         self.changed = threading.Condition()
+        self.connected = 0
         self.finished = 0
         self._arrived = 0
         self._barriers = 0
@@ -120,12 +127,15 @@ def serve(connection: socket.socket, state: Coordinator) -> None:
         if line.startswith("{"):
             answer(json.dumps(state.join(json.loads(line)) or {}))
             return
+        with state.changed:
+            state.connected += 1
         try:
             while line and _answer_pmi(line.rstrip("\n"), state, answer):
                 line = stream.readline().decode()
         finally:
             with state.changed:
                 state.finished += 1
+                state.changed.notify_all()
                 is_last = state.finished >= state.process_count
             if is_last:
                 os._exit(0)
@@ -168,10 +178,12 @@ def _answer_pmi(line: str, state: Coordinator, answer: Callable[[str], None]) ->
     return True
 
 
-def _end_with_parent() -> None:
-    """Ends the server when process 0 has ended."""
+def _end_with_parent(state: Coordinator) -> None:
+    """Ends the server after process 0 has ended, once no MPI library is connected."""
     while os.read(0, 4096):
         pass
+    with state.changed:
+        state.changed.wait_for(lambda: state.finished >= state.connected, LINGER_SECONDS)
     os._exit(0)
 
 
@@ -184,7 +196,7 @@ def main(host: str, port: int, process_count: int, timeout: float) -> None:
         return
     print(json.dumps({"port": server.getsockname()[1]}), flush=True)
     state = Coordinator(process_count, timeout)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(state,), daemon=True).start()
     while True:
         connection, _ = server.accept()
         threading.Thread(target=serve, args=(connection, state), daemon=True).start()

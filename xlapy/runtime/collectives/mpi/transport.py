@@ -70,7 +70,8 @@ _SLICE_SECONDS: Final = 0.2
 """How long Python sleeps at a time, so that Ctrl-C takes effect."""
 
 _EXIT_SECONDS: Final = 2.0
-"""How long outgoing data may take when the transport ends."""
+"""How long outgoing data may take when the transport ends, and how long a process waits for the end of the others after
+a failure: it is told to them, and they end too."""
 
 _HOST_STEPS: Final = 1 << 62
 """Exchanges of the host have numbers from here on, so that they do not match those of compiled programs."""
@@ -184,7 +185,8 @@ class MpiTransport:
         try:
             status = self._await(request, clique, deadline, seconds, what)
         except BaseException as error:  # such as Ctrl-C
-            clique.fail(f"{what}: {error or type(error).__name__}")
+            text = error.message if isinstance(error, XlaError) else f"{what}: {error or type(error).__name__}"
+            clique.fail(text)
             self.call("await_exchange", self.address, request.address)
             request.free()
             raise
@@ -203,6 +205,9 @@ class MpiTransport:
                 return status
             if left <= 0:
                 missing = self.missing_processes(request.address)
+                if clique.failure is not None or not missing:  # it ends just now
+                    self.call("await_exchange", self.address, request.address)
+                    return int(self.call("await_word", request.address, 0))
                 raise ExecutionError(
                     codes.PROCESS_TIMEOUT,
                     f"{what}: {clique.name_of(self.process_index)} has waited {seconds:g} seconds for "
@@ -237,20 +242,30 @@ class MpiTransport:
         self.call("leave")
         others = [one for one in range(self._library.process_count) if one != self.process_index]
         has_left = self._wait_until(lambda: all(self._has_ended(one) for one in others), None)
-        if self._watch is not None:
-            self._watch.stop()
         self.call("stop_progress")
         self._thread.join(_EXIT_SECONDS)
         are_left = all(self.call("peer_state", one) == PeerState.LEFT for one in others)
+        if self._watch is not None:
+            self._watch.stop()
+            if self._has_failed():  # then the others may have ended without waiting for this process
+                are_left = are_left and self._watch.are_neighbors_there()
         return has_left and are_left and bool(self.call("cancel_receives"))
 
     def _has_ended(self, process: int) -> bool:
         return self.call("peer_state", process) != PeerState.PRESENT
 
+    def _has_failed(self) -> bool:
+        """Whether a clique has failed."""
+        with self._lock:
+            cliques = list(self._cliques.values())
+        return any(self.call("clique_failure", one.address) != FailureReason.NONE for one in cliques)
+
     def _wait_until(self, condition: Callable[[], bool], seconds: float | None) -> bool:
         """Waits for a condition. seconds: None to wait as long as the other processes live."""
         begin, pause = time.monotonic(), 0.0002
         while not condition():
+            if seconds is None and self._has_failed():
+                begin, seconds = time.monotonic(), _EXIT_SECONDS
             if seconds is not None and time.monotonic() - begin > seconds:
                 return False
             if seconds is None and self._watch is not None:

@@ -25,6 +25,9 @@ from xlapy.base.logging import logger
 HEARTBEAT_SECONDS: Final = 1.0
 CONNECT_SECONDS: Final = 10.0
 
+_SELECT_SECONDS: Final = 0.1
+"""How soon watching ends."""
+
 _ALIVE, _LEAVING = b".", b"L"
 _TOKEN_BYTES: Final = 16
 
@@ -49,6 +52,8 @@ class PeerWatch:
         self._heard: dict[int, float] = {}
         self._left: set[int] = set()
         self._is_stopping = False
+        self._is_unconnected = True
+        self._thread: threading.Thread | None = None
         if self._count == 1:
             return
         is_local = len(set(hosts)) == 1
@@ -77,6 +82,7 @@ class PeerWatch:
                 self._connections[accepted] = (self._index - 1) % self._count
                 break
             accepted.close()
+        self._is_unconnected = len(self._connections) < 2
         for connection in self._connections:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.settimeout(HEARTBEAT_SECONDS)
@@ -91,7 +97,7 @@ class PeerWatch:
             if time.monotonic() - beat >= HEARTBEAT_SECONDS:
                 beat = time.monotonic()
                 self._send(_ALIVE)
-            for key, _ in selector.select(HEARTBEAT_SECONDS):
+            for key, _ in selector.select(_SELECT_SECONDS):
                 connection: Any = key.fileobj
                 peer = self._connections[connection]
                 data = _received(connection)
@@ -121,9 +127,27 @@ class PeerWatch:
         present = {peer: heard for peer, heard in self._heard.items() if peer in self._connections.values()}
         return next((peer for peer, heard in present.items() if heard < limit), None)
 
+    def are_neighbors_there(self) -> bool:
+        """Returns whether the neighbors still hold their connections: they have not ended yet."""
+        return self._is_unconnected or (len(self._connections) == 2 and not any(map(_is_closed, self._connections)))
+
     def stop(self) -> None:
         """Ends watching. The connections stay open until the process ends."""
         self._is_stopping = True
+        if self._thread is not None:
+            self._thread.join(2 * HEARTBEAT_SECONDS)
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Whether there is nothing more to come; heartbeats that have come already are read."""
+    try:
+        while connection.recv(4096, socket.MSG_DONTWAIT):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _received(connection: socket.socket) -> bytes:
