@@ -30,7 +30,7 @@ def collectives(module: Module) -> list[str]:
 
 def largest_all_gather(module: Module) -> int:
     """Returns the number of elements of the largest result of an all-gather; 0 without one."""
-    gathers = [i for i in module.instructions() if i.op.name == "all-gather"]
+    gathers = [i for i in module.instructions() if i.op.name == "all-gather"]  # each has one result or several
     sizes = [leaf.size for gather in gathers for _, leaf in gather.shape.leaves()]
     return max(sizes, default=0)
 
