@@ -42,8 +42,8 @@ _PROPAGATION_PIPELINE = "builtin.module(sdy-propagation-pipeline)"
 """Pipeline that derives a sharding for every value from those that the program declares."""
 
 _UNWANTED_PASSES = ("sdy-save-module", "sdy-update-non-divisible-input-output-shardings")
-"""Passes of that pipeline that are left out: one for debugging, and one that leaves the dimensions of arguments and results
-of all functions whole unless they divide evenly. The partitioner does the latter for the entry function."""
+"""Passes of that pipeline that are left out: one for debugging, and one that leaves the dimensions of arguments and
+results of all functions whole unless they divide evenly. The partitioner does the latter for the entry function."""
 
 _ARTIFACT_VERSION = "1.17.0"
 """Version of the portable artifacts that are written for xlapy's StableHLO reader."""
