@@ -160,6 +160,44 @@ def test_devices_of_equal_manual_coordinates_share_random_draws(platform: str) -
     assert (first != third).all()
 
 
+@pytest.mark.parametrize("platform", ["interpreter", "cpu"])
+@pytest.mark.parametrize("start", ["a constant", "an array of the region"])
+def test_draws_in_a_loop_of_a_manual_region(start: str, platform: str) -> None:
+    """Devices with equal coordinates along the manual axis draw the same numbers in each iteration, others do not."""
+    inside, outside = f"{{{MESH}, [{{}}], manual={{'x'}}}}", f"{{{MESH}, [{{'x'}}]}}"
+    given = "f32[4] broadcast(zero), dimensions={}"
+    if start == "an array of the region":
+        given = f'f32[4] custom-call(v), custom_call_target="SPMDFullToShardShape", sharding={inside}'
+    text = f"""{HEAD}
+      body {{ s = (s32[], f32[4]) parameter(0)
+        {DRAW} i = s32[] get-tuple-element(s), index=0
+        x = f32[4] get-tuple-element(s), index=1
+        a = f32[4] rng(zero, one), distribution=rng_uniform
+        y = f32[4] add(x, a)
+        next = s32[] constant(1)
+        j = s32[] add(i, next)
+        ROOT t = (s32[], f32[4]) tuple(j, y) }}
+      condition {{ s = (s32[], f32[4]) parameter(0)
+        i = s32[] get-tuple-element(s), index=0
+        three = s32[] constant(3)
+        ROOT p = pred[] compare(i, three), direction=LT }}
+      ENTRY e {{ zero = f32[] constant(0)
+        u = f32[8] broadcast(zero), dimensions={{}}, sharding={outside}
+        v = f32[8] custom-call(u), custom_call_target="Sharding", sharding={outside}
+        i = s32[] constant(0)
+        x = {given}
+        t = (s32[], f32[4]) tuple(i, x)
+        w = (s32[], f32[4]) while(t), body=body, condition=condition
+        y = f32[4] get-tuple-element(w), index=1
+        m = f32[4] custom-call(y), custom_call_target="Sharding", sharding={inside}
+        ROOT r = f32[8] custom-call(m), custom_call_target="SPMDShardToFullShape", sharding={outside} }}"""
+    found, _ = run_partitioned(platform, text, [])
+    first, second, third, fourth = (result for (result,) in found)
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(third, fourth)
+    assert (first != third).all()
+
+
 def test_a_call_with_side_effects_runs_once_without_a_sharding() -> None:
     seen: list[Any] = []
 
@@ -204,6 +242,59 @@ def test_the_index_of_a_conditional_is_a_whole_sum(index: str, platform: str) ->
         ROOT r = f32[8] conditional({index}, x, x, x), branch_computations={{b0, b1, b2}}, sharding={ROWS} }}"""
     for values in ([1, 0, 0, 1], [0, 1, 0, 0], [2, -2, 1, -1]):
         check(platform, text, np.arange(8, dtype=np.float32), np.array(values, np.int32))
+
+
+@pytest.mark.parametrize("platform", ["interpreter", "cpu"])
+def test_the_index_of_a_conditional_in_a_loop_is_a_whole_sum(platform: str) -> None:
+    text = f"""{HEAD}{BRANCHES}
+      body {{ t = (s32[], f32[8], s32[4]) parameter(0)
+        i = s32[] get-tuple-element(t), index=0
+        x = f32[8] get-tuple-element(t), index=1
+        v = s32[4] get-tuple-element(t), index=2
+        z = s32[] constant(0)
+        s = s32[] reduce(v, z), dimensions={{0}}, to_apply=sum_integers
+        y = f32[8] conditional(s, x, x, x), branch_computations={{b0, b1, b2}}
+        one = s32[] constant(1)
+        j = s32[] add(i, one)
+        ones = s32[4] iota(), iota_dimension=0
+        first = s32[4] broadcast(z), dimensions={{}}
+        is_first = pred[4] compare(ones, first), direction=EQ
+        more = s32[4] convert(is_first)
+        w = s32[4] add(v, more)
+        ROOT r = (s32[], f32[8], s32[4]) tuple(j, y, w) }}
+      condition {{ t = (s32[], f32[8], s32[4]) parameter(0)
+        i = s32[] get-tuple-element(t), index=0
+        three = s32[] constant(3)
+        ROOT p = pred[] compare(i, three), direction=LT }}
+      ENTRY e {{ x = f32[8] parameter(0), sharding={ROWS}
+        v = s32[4] parameter(1), sharding={ROWS}
+        i = s32[] constant(0)
+        t = (s32[], f32[8], s32[4]) tuple(i, x, v)
+        w = (s32[], f32[8], s32[4]) while(t), body=body, condition=condition,
+          sharding={{{WHOLE}, {ROWS}, {ROWS}}}
+        ROOT r = f32[8] get-tuple-element(w), index=1, sharding={ROWS} }}"""
+    check(platform, text, np.arange(8, dtype=np.float32), np.array([2, -1, 0, -1], np.int32))
+
+
+@pytest.mark.parametrize("platform", ["interpreter", "cpu"])
+def test_the_index_of_a_conditional_in_a_manual_region_is_whole_along_other_axes(platform: str) -> None:
+    """Devices 0 and 1 are at x = 0 and hold half of 4 integers each, which add up to 1; devices 2 and 3 to 2."""
+    outside, inside = f"{{{MESH}, [{{'x', 'y'}}]}}", f"{{{MESH}, [{{'y'}}], manual={{'x'}}}}"
+    text = f"""{HEAD}{BRANCHES}ENTRY e {{ a = f32[16] parameter(0), sharding={outside}
+        b = s32[8] parameter(1), sharding={outside}
+        c = f32[16] custom-call(a), custom_call_target="Sharding", sharding={outside}
+        d = s32[8] custom-call(b), custom_call_target="Sharding", sharding={outside}
+        x = f32[8] custom-call(c), custom_call_target="SPMDFullToShardShape", sharding={inside}
+        v = s32[4] custom-call(d), custom_call_target="SPMDFullToShardShape", sharding={inside}
+        z = s32[] constant(0)
+        s = s32[] reduce(v, z), dimensions={{0}}, to_apply=sum_integers
+        y = f32[8] conditional(s, x, x, x), branch_computations={{b0, b1, b2}}, sharding={inside}
+        m = f32[8] custom-call(y), custom_call_target="Sharding", sharding={inside}
+        ROOT r = f32[16] custom-call(m), custom_call_target="SPMDShardToFullShape", sharding={outside} }}"""
+    x = np.arange(16, dtype=np.float32)
+    found, _ = run_partitioned(platform, text, [x, np.array([1, -1, 0, 1, 2, 1, -2, 1], np.int32)])
+    expected = np.concatenate([x[:8] + x[:8], x[8:] * x[8:]])
+    np.testing.assert_array_equal(np.concatenate([result for (result,) in found]), expected)
 
 
 @pytest.mark.parametrize("platform", ["interpreter", "cpu"])
