@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from xlapy import opcodes
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.monoids import IDEMPOTENT_OPS
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.attributes.dimensions import PaddingDimension, SliceRanges
 from xlapy.opcodes.collectives import AllGatherAttributes, AllToAllAttributes, ReduceScatterAttributes
@@ -29,7 +30,8 @@ from xlapy.opcodes.linalg import FftAttributes
 from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes, SliceAttributes
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
-from xlapy.spmd.partial_sums import is_reducible_in_parts, produces_partial_sums
+from xlapy.spmd.parallel_indices import counted_dimension
+from xlapy.spmd.partial_sums import is_reducible_in_parts, produces_partial_sums, reducer_op
 from xlapy.spmd.rotations import is_rotation, rotation_of
 from xlapy.spmd.windows import reads_padding
 
@@ -322,14 +324,35 @@ def _gather(instruction: Instruction) -> Iterator[Factor]:
     for dimension, result in zip(inside, attributes.offset_dims, strict=True):
         if attributes.slice_sizes[dimension] == operand.dimensions[dimension]:
             yield Factor((dimension, None), (result,))
+    parallel = _parallel_dimensions(instruction, attributes.start_index_map, attributes.collapsed_slice_dims)
     batching = dict(zip(attributes.start_indices_batching_dims, attributes.operand_batching_dims, strict=True))
     outside = _dimensions_except(instruction.shape, attributes.offset_dims)
     for index, result in zip(_dimensions_except(indices, [attributes.index_vector_dim]), outside, strict=True):
-        yield Factor((batching.get(index), index), (result,))
+        yield Factor((parallel.get(index, batching.get(index)), index), (result,))
     if produces_partial_sums(instruction):
         for dimension in attributes.collapsed_slice_dims:
-            if dimension in attributes.start_index_map and attributes.slice_sizes[dimension] == 1:
+            is_indexed = dimension in attributes.start_index_map and attributes.slice_sizes[dimension] == 1
+            if is_indexed and dimension not in parallel.values():
                 yield Factor((dimension, None), (None,))
+
+
+def _parallel_dimensions(instruction: Instruction, indexed: Ints, single: Ints) -> dict[int, int]:
+    """Returns the indexed dimension of the first operand that corresponds to each dimension of the indices, if any.
+
+    indexed: the dimension of each component of the index vectors. single: dimensions of which one element is taken.
+    """
+    attributes = instruction.attributes
+    assert isinstance(attributes, GatherAttributes | ScatterAttributes)
+    indices = instruction.operands[len(instruction.operands) // 2]
+    found: dict[int, int] = {}
+    for component, dimension in enumerate(indexed):
+        index = None
+        if dimension in single:
+            index = counted_dimension(indices, attributes.index_vector_dim, component)
+        sizes = instruction.operands[0].shape.dimensions
+        if index is not None and indices.shape.dimensions[index] == sizes[dimension]:
+            found.setdefault(index, dimension)
+    return found
 
 
 @_rule(opcodes.SCATTER)
@@ -347,12 +370,16 @@ def _scatter(instruction: Instruction) -> Iterator[Factor]:
     batching = zip(attributes.input_batching_dims, attributes.scatter_indices_batching_dims, strict=True)
     for dimension, index in batching:
         yield Factor((dimension,) * count + (index,) + (update_dimensions[index],) * count, (dimension,) * count)
+    indexed = attributes.scatter_dims_to_operand_dims
+    parallel = _parallel_dimensions(instruction, indexed, attributes.inserted_window_dims)
+    for index, dimension in parallel.items():
+        yield Factor((dimension,) * count + (index,) + (update_dimensions[index],) * count, (dimension,) * count)
     for dimension in attributes.inserted_window_dims:
-        if dimension in attributes.scatter_dims_to_operand_dims:
+        if dimension in indexed and dimension not in parallel.values():
             yield Factor((dimension,) * count + (None,) * (count + 1), (dimension,) * count)
-    if produces_partial_sums(instruction):
+    if produces_partial_sums(instruction) or (count == 1 and reducer_op(instruction) in IDEMPOTENT_OPS):
         for index, update in update_dimensions.items():
-            if index not in attributes.scatter_indices_batching_dims:
+            if index not in attributes.scatter_indices_batching_dims and index not in parallel:
                 yield Factor((None, index, update), (None,))
 
 

@@ -170,3 +170,20 @@ def test_rows_of_a_manual_region_are_exchanged_inside_of_it() -> None:
     given = floats("random", 128).reshape(8, 16)
     module = check_partitioned(text, 8, [given], whole=whole)
     assert collectives(module) == ["all-to-all"]
+
+
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_argsort_sends_neither_counting_operands_nor_unused_results(dimension: int) -> None:
+    tiles = "8,1" if dimension == 0 else "1,8"
+    text = f"""{COMPARATORS}
+      by_first {{ a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        c = s32[] parameter(2)
+        d = s32[] parameter(3)
+        ROOT e = pred[] compare(a, b), direction=LT, type=TOTALORDER }}
+      ENTRY e {{ x = f32[16,24] parameter(0), sharding={{devices=[{tiles}]<=[8]}}
+        i = s32[16,24] iota(), iota_dimension={dimension}
+        s = (f32[16,24], s32[16,24]) sort(x, i), dimensions={{{dimension}}}, is_stable=true, to_apply=by_first
+        ROOT r = s32[16,24] get-tuple-element(s), index=1, sharding={{devices=[{tiles}]<=[8]}} }}"""
+    module = check_partitioned(text, 8, [floats("ties", 384).reshape(16, 24)], "cpu")
+    assert [i.shape.element_type.name for i in module.instructions() if i.op.name == "all-to-all"] == ["F32", "S32"]

@@ -15,11 +15,13 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.kernels.sort_keys import is_strict_weak_order
 from xlapy.opcodes.indexing import GatherAttributes
 from xlapy.opcodes.sorting import SortAttributes, TopKAttributes
+from xlapy.opcodes.sources import IotaAttributes
+from xlapy.passes.expand.blocks import iota
 from xlapy.passes.rewrite import Writer
 from xlapy.spmd.along_dimension.distributed_sort import sort_split_row, sort_tiles
 from xlapy.spmd.along_dimension.operation import SplitOperation
 from xlapy.spmd.along_dimension.tile_group import Rows, TileGroup
-from xlapy.spmd.array_sharding import are_independent
+from xlapy.spmd.array_sharding import ArraySharding, are_independent
 from xlapy.spmd.resharding import PartitionedArray
 
 DISTRIBUTED_SORT_MIN_ELEMENTS = 1 << 14
@@ -29,28 +31,58 @@ ten small collectives."""
 
 def sort_along_split_dimension(split: SplitOperation) -> list[PartitionedArray] | None:
     """Writes a sort along a split dimension."""
-    instruction = split.instruction
-    dimension = instruction.dimension
+    dimension = split.instruction.dimension
     sharding = split.sharding_along(dimension)
     if sharding is None:
         return None
-    group = split.group(sharding, dimension)
-    write, comparator = split.resharder.write, instruction.to_apply
-    rows = Rows(split.local_sizes(sharding), dimension)
-    alone = rows.count == 1
-    if not rows.count or (alone and not _is_sorted_together(instruction, group.size)):
-        return None
-    tiles = [rows.of(write, split.local(number, sharding)) for number in range(len(instruction.operands))]
-    if alone:
-        flat = [write.reshape(tile, tile.shape.with_dimensions(tile.shape.dimensions[1:])) for tile in tiles]
-        found = sort_split_row(group, comparator, flat)
-        sorted_tiles = [write.reshape(each, tile.shape) for each, tile in zip(found, tiles, strict=True)]
+    group, rows = split.group(sharding, dimension), Rows(split.local_sizes(sharding), dimension)
+    if rows.count > 1:
+        found = _sort_exchanged_rows(split, sharding, group, rows)
+    elif rows.count == 1 and _is_sorted_together(split.instruction, group.size):
+        found = _sort_one_row(split, sharding, group, rows)
     else:
-        exchanged = [group.exchange_for_whole_rows(write, tile) for tile in tiles]
-        is_stable = instruction.attributes_as(SortAttributes).is_stable
-        found = sort_tiles(write, comparator, exchanged, 1, is_stable)
-        sorted_tiles = [group.exchange_for_tiles(write, each, rows.count) for each in found]
-    return [split.result(rows.restore(write, each), sharding) for each in sorted_tiles]
+        return None
+    return [split.result(each, sharding) for each in found]
+
+
+def _sort_one_row(split: SplitOperation, sharding: ArraySharding, group: TileGroup, rows: Rows) -> list[Instruction]:
+    write, comparator = split.resharder.write, split.instruction.to_apply
+    tiles = [rows.of(write, split.local(number, sharding)) for number in range(len(split.operands))]
+    flat = [write.reshape(tile, tile.shape.with_dimensions(tile.shape.dimensions[1:])) for tile in tiles]
+    found = sort_split_row(group, comparator, flat)
+    return [rows.restore(write, write.reshape(each, tile.shape)) for each, tile in zip(found, tiles, strict=True)]
+
+
+def _sort_exchanged_rows(
+    split: SplitOperation, sharding: ArraySharding, group: TileGroup, rows: Rows
+) -> list[Instruction]:
+    """Sorts whole rows. Operands that count along the rows are not sent, nor are results that nothing uses."""
+    write, instruction = split.resharder.write, split.instruction
+    given: list[Instruction] = []
+    for number, operand in enumerate(instruction.operands):
+        if operand.op is opcodes.IOTA and operand.attributes_as(IotaAttributes).iota_dimension == instruction.dimension:
+            sizes = (-(-rows.count // group.size), operand.shape.dimensions[instruction.dimension])
+            given.append(iota(write, operand.shape.with_dimensions(sizes), 1))
+        else:
+            given.append(group.exchange_for_whole_rows(write, rows.of(write, split.local(number, sharding))))
+    is_stable = instruction.attributes_as(SortAttributes).is_stable
+    found = sort_tiles(write, instruction.to_apply, given, 1, is_stable)
+    used = _used_results(instruction)
+    return [
+        rows.restore(write, group.exchange_for_tiles(write, each, rows.count))
+        if number in used
+        else write.splat(0, each.shape.with_dimensions(split.local_sizes(sharding)))
+        for number, each in enumerate(found)
+    ]
+
+
+def _used_results(instruction: Instruction) -> set[int]:
+    """Returns the numbers of the results that other instructions, or the caller of the computation, read."""
+    users = instruction.users
+    is_whole = instruction.is_root or any(user.op is not opcodes.GET_TUPLE_ELEMENT for user in users)
+    if is_whole or not instruction.shape.is_tuple:
+        return set(range(len(instruction.operands)))
+    return {user.tuple_index for user in users if user.users or user.is_root}
 
 
 def _is_sorted_together(instruction: Instruction, members: int) -> bool:
