@@ -1,8 +1,8 @@
 """Cliques that have failed: their requests end, and their other processes are told.
 
-Memory of a failed request may still be in use by MPI. Receives that have started are canceled, and the request is
-complete only once MPI has given its memory back. If a process has died, that may never happen; then the request is
-given up after `GRACE_NANOSECONDS`.
+Memory of a failed request may still be in use by MPI, so the request is complete only once MPI has given it back. If a
+process has died, that may never happen; then the request is given up after `GRACE_NANOSECONDS`, and its receives are
+canceled. Announced data of a failed clique is received and discarded, because its sender waits for that.
 
 Responsible for failing cliques and requests, and for completing requests. Does not depend on why they fail.
 """
@@ -88,8 +88,7 @@ def finish_part(f: Function, request: ExchangeRequest) -> None:
 
 @native_holding(LOCK)
 def fail_request(f: Function, request: ExchangeRequest) -> None:
-    """Fails a pending request; cancels its receives that have started. From here on, `remaining` counts its operations,
-    and the calls that hold it, because they access it afterwards."""
+    """Fails a pending request. From here on, `remaining` counts its operations, and the calls that hold it."""
     transport = f.static(TRANSPORT)
     with f.when(request.failed_at != 0):
         f.ret()
@@ -104,9 +103,6 @@ def fail_request(f: Function, request: ExchangeRequest) -> None:
         operation = transport.operations.known("requests exist").items[one.index]
         with f.when(operation.is_present()), f.when(operation.value.request == request.maybe()):
             request.remaining = request.remaining + 1
-            with f.when(operation.value.kind == OperationKind.RECEIVE_DATA):
-                requests = transport.requests.known("requests exist")
-                MPI_Cancel(f, requests.offset(one.index * transport.handle_bytes))
     following = f.variable(Nullable[Operation], transport.finished)
     with f.loop() as loop:
         found = following.get()
@@ -139,13 +135,16 @@ def give_up_requests(f: Function) -> None:
 
 @native_holding(LOCK)
 def orphan_operations(f: Function, request: ExchangeRequest) -> None:
-    """Makes the operations of a request those of no request."""
+    """Cancels the receives of a request, and makes its operations those of no request."""
     transport = f.static(TRANSPORT)
     with f.count(transport.used) as one:
         operation = transport.operations.known("requests exist").items[one.index]
         with f.when(operation.is_present()), f.when(operation.value.request == request.maybe()):
             operation.value.request = None
             operation.value.transfer = None
+            with f.when(operation.value.kind == OperationKind.RECEIVE_DATA):
+                requests = transport.requests.known("requests exist")
+                MPI_Cancel(f, requests.offset(one.index * transport.handle_bytes))
     following = f.variable(Nullable[Operation], transport.finished)
     with f.loop() as loop:
         found = following.get()
@@ -165,6 +164,7 @@ def retire(f: Function, clique: CliqueRecord, reason: Int32) -> None:
     """Marks a clique as failed and fails its requests."""
     transport = f.static(TRANSPORT)
     clique.failure.store(reason, RELEASE)
+    transport.has_retired = 1
     begin = f.variable(Nullable[ExchangeRequest], transport.pending)
     with f.loop() as loop:
         found = begin.get()

@@ -21,6 +21,7 @@ from xlapy.runtime.collectives.mpi.failures import (
     retire,
 )
 from xlapy.runtime.collectives.mpi.operations import (
+    discard,
     is_contiguous,
     new_message,
     pack,
@@ -158,6 +159,7 @@ def start_receive(f: Function, request: ExchangeRequest, transfer: Transfer, mes
     expected = total_bytes(f, transfer)
     with f.when(expected != size):
         reason = f.constant(Int32, FailureReason.SIZE)
+        discard(f, message)
         fail_by_message(f, request_clique(request), reason, message, expected)
         f.ret()
     with f.when(message.kind == MessageKind.INLINE):
@@ -199,6 +201,7 @@ def deliver(f: Function, message: Message) -> Bool:
         f.ret(False)
     clique = known.value
     with f.when(clique.failure.load(RELAXED) != 0):
+        discard(f, message)
         f.ret(True)
     with f.when(message.kind == MessageKind.FAILURE):
         with f.when(message.data_tag == FailureReason.LOST):
@@ -212,6 +215,7 @@ def deliver(f: Function, message: Message) -> Bool:
         with f.when(program.fingerprint != message.fingerprint):
             reason = f.constant(Int32, FailureReason.PROGRAM)
             fail_by_message(f, clique, reason, message, f.constant(Word, 0))
+            discard(f, message)
             f.ret(True)
     following = f.variable(Nullable[ExchangeRequest], f.static(TRANSPORT).pending)
     with f.loop() as loop:

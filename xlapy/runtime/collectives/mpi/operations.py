@@ -19,6 +19,7 @@ from xlapy.runtime.collectives.mpi.records import (
     TRANSPORT,
     CInt,
     Message,
+    MessageKind,
     MPI_Irecv,
     MPI_Isend,
     Operation,
@@ -248,6 +249,29 @@ def start_data(
         transfer.operations = transfer.operations + 1
         add_operation(f, kind, request.maybe(), transfer.maybe(), f.null(Address))
     return f.constant(Int32, 0)
+
+
+@native_holding(LOCK)
+def discard(f: Function, message: Message) -> None:
+    """Receives the data that a message announces, for nothing."""
+    transport = f.static(TRANSPORT)
+    with f.when(message.kind != MessageKind.ANNOUNCED):
+        f.ret()
+    chunks = (message.size + (CHUNK_BYTES - 1)) // CHUNK_BYTES
+    with f.count(chunks) as chunk:
+        rest = message.size - chunk.index * CHUNK_BYTES
+        size = f.select(rest < CHUNK_BYTES, rest, f.constant(Word, CHUNK_BYTES))
+        memory = malloc(f, size)
+        with f.when(memory.is_null()):
+            f.ret()
+        process, tag = message.source, message.data_tag
+        handle = reserve(f)
+        error = MPI_Irecv(f, memory.value, size, transport.byte_type, process, tag, transport.communicator, handle)
+        with f.when(error != 0):
+            free(f, memory)
+            f.ret()
+        kind = f.constant(Word, OperationKind.RECEIVE_DATA)
+        add_operation(f, kind, f.null(ExchangeRequest), f.null(Transfer), memory)
 
 
 def transfer_at(request: ExchangeRequest, index: Word) -> Transfer:

@@ -73,6 +73,9 @@ def poll(f: Function) -> Bool:
     transport = f.static(TRANSPORT)
     give_up_requests(f)
     fail_deserted(f)
+    with f.when(transport.has_retired != 0):
+        transport.has_retired = 0
+        deliver_early(f)
     with f.when(transport.used == 0):
         f.ret(False)
     completed = f.stack(CInt.byte_size()).cast(CInt)
@@ -125,6 +128,7 @@ def finish_operation(f: Function, operation: Operation) -> None:
     with f.when(kind == OperationKind.SEND_MESSAGE):
         free(f, memory)
         f.ret()
+    free(f, memory)
     with f.when(request.is_present()):
         finish_chunk(f, request.value, transfer.known("data is that of a transfer"), error)
 

@@ -133,7 +133,8 @@ MESSAGE_BYTES: Final = Message.byte_size() + INLINE_BYTES
 
 class Operation(Record, lock=LOCK):
     """A request of MPI that is in progress. request, transfer: what it is a part of; null for messages, and once the
-    request has been given up. memory: of a message. next: a link of the list of those that have completed."""
+    request has been given up. memory: of a message, or of data that is discarded. next: a link of the list of those
+    that have completed."""
 
     kind: Guarded[Word]
     request: Guarded[Nullable[ExchangeRequest]]
@@ -188,7 +189,7 @@ class Transport(Record, lock="lock"):
 
     pending: the requests that are not complete. failing: how many of them have failed. early: messages that have come
     before what they match. next_tag: of the next announced data, up to `last_tag`. peers: the `PeerState` of each
-    process. left_at: when the last process has left, or 0.
+    process. left_at: when the last process has left, or 0. has_retired: 1 if a clique has failed since the last poll.
 
     The other fields describe the library. Python writes them before any other thread reaches the transport.
     """
@@ -223,6 +224,7 @@ class Transport(Record, lock="lock"):
     peers: Guarded[Nullable[Address]]
     peer_count: Guarded[Word]
     left_at: Guarded[Word]
+    has_retired: Guarded[Word]
 
 
 TRANSPORT: Final = Static("mpi_transport", Transport)

@@ -182,6 +182,7 @@ def serve(host: str, port: int, process_count: int, timeout: float) -> int:
         [*arguments, bound, str(port), str(process_count), str(timeout)],
         stdin=standard_input,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # which others wait for the end of
         start_new_session=True,  # Ctrl-C is for the processes, which then end the server
     )
     os.close(standard_input)

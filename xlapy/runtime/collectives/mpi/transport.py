@@ -70,8 +70,10 @@ _SLICE_SECONDS: Final = 0.2
 """How long Python sleeps at a time, so that Ctrl-C takes effect."""
 
 _EXIT_SECONDS: Final = 2.0
-"""How long outgoing data may take when the transport ends, and how long a process waits for the end of the others after
-a failure: it is told to them, and they end too."""
+"""How long outgoing data may take when the transport ends."""
+
+_SILENCE_SECONDS: Final = 3.0
+"""How long a process may be silent after a failure before it counts as lost: three heartbeats."""
 
 _HOST_STEPS: Final = 1 << 62
 """Exchanges of the host have numbers from here on, so that they do not match those of compiled programs."""
@@ -245,11 +247,12 @@ class MpiTransport:
         self.call("stop_progress")
         self._thread.join(_EXIT_SECONDS)
         are_left = all(self.call("peer_state", one) == PeerState.LEFT for one in others)
+        can_finalize = has_left and are_left and bool(self.call("cancel_receives"))
         if self._watch is not None:
             self._watch.stop()
-            if self._has_failed():  # then the others may have ended without waiting for this process
-                are_left = are_left and self._watch.are_neighbors_there()
-        return has_left and are_left and bool(self.call("cancel_receives"))
+            can_finalize = can_finalize and self._watch.can_finalize()
+            self._watch.end(can_finalize)
+        return can_finalize
 
     def _has_ended(self, process: int) -> bool:
         return self.call("peer_state", process) != PeerState.PRESENT
@@ -264,12 +267,11 @@ class MpiTransport:
         """Waits for a condition. seconds: None to wait as long as the other processes live."""
         begin, pause = time.monotonic(), 0.0002
         while not condition():
-            if seconds is None and self._has_failed():
-                begin, seconds = time.monotonic(), _EXIT_SECONDS
             if seconds is not None and time.monotonic() - begin > seconds:
                 return False
             if seconds is None and self._watch is not None:
-                silent = self._watch.silent(float(flags.get("collective_timeout")))
+                limit = _SILENCE_SECONDS if self._has_failed() else float(flags.get("collective_timeout"))
+                silent = self._watch.silent(limit)
                 if silent is not None:
                     self.lose_process(silent)
                     return False

@@ -28,7 +28,10 @@ CONNECT_SECONDS: Final = 10.0
 _SELECT_SECONDS: Final = 0.1
 """How soon watching ends."""
 
-_ALIVE, _LEAVING = b".", b"L"
+_ALIVE, _LEAVING, _FINALIZING, _GONE = b".", b"L", b"F", b"G"
+"""What neighbors send: a heartbeat; that this process leaves the process group; then that it finalizes MPI, or ends
+without, because it has not seen all processes leave."""
+
 _TOKEN_BYTES: Final = 16
 
 
@@ -51,8 +54,9 @@ class PeerWatch:
         self._connections: dict[socket.socket, int] = {}
         self._heard: dict[int, float] = {}
         self._left: set[int] = set()
+        self._closed: set[int] = set()
+        self._said: dict[int, bytes] = {}
         self._is_stopping = False
-        self._is_unconnected = True
         self._thread: threading.Thread | None = None
         if self._count == 1:
             return
@@ -82,7 +86,6 @@ class PeerWatch:
                 self._connections[accepted] = (self._index - 1) % self._count
                 break
             accepted.close()
-        self._is_unconnected = len(self._connections) < 2
         for connection in self._connections:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.settimeout(HEARTBEAT_SECONDS)
@@ -102,11 +105,11 @@ class PeerWatch:
                 peer = self._connections[connection]
                 data = _received(connection)
                 self._heard[peer] = time.monotonic()
-                if _LEAVING in data:
-                    self._left.add(peer)
+                self._note(peer, data)
                 if not data:
                     selector.unregister(connection)
                     del self._connections[connection]
+                    self._closed.add(peer)
                     if peer not in self._left and not self._is_stopping:
                         self._on_lost(peer)
 
@@ -127,9 +130,25 @@ class PeerWatch:
         present = {peer: heard for peer, heard in self._heard.items() if peer in self._connections.values()}
         return next((peer for peer, heard in present.items() if heard < limit), None)
 
-    def are_neighbors_there(self) -> bool:
-        """Returns whether the neighbors still hold their connections: they have not ended yet."""
-        return self._is_unconnected or (len(self._connections) == 2 and not any(map(_is_closed, self._connections)))
+    def _note(self, peer: int, data: bytes) -> None:
+        if _LEAVING in data:
+            self._left.add(peer)
+        if _FINALIZING in data or _GONE in data:
+            self._said[peer] = _GONE if _GONE in data else _FINALIZING
+
+    def can_finalize(self) -> bool:
+        """Returns whether the neighbors, which have left, finalize MPI or will do so. They have not waited for this
+        process if it stood still. Watching has ended."""
+        for connection, peer in list(self._connections.items()):
+            self._note(peer, _drained(connection))
+            if _is_closed(connection):
+                self._closed.add(peer)
+        ended = self._closed - {peer for peer, said in self._said.items() if said == _FINALIZING}
+        return not ended and _GONE not in self._said.values()
+
+    def end(self, finalizes: bool) -> None:
+        """Tells the neighbors how this process ends."""
+        self._send(_FINALIZING if finalizes else _GONE)
 
     def stop(self) -> None:
         """Ends watching. The connections stay open until the process ends."""
@@ -138,16 +157,25 @@ class PeerWatch:
             self._thread.join(2 * HEARTBEAT_SECONDS)
 
 
-def _is_closed(connection: socket.socket) -> bool:
-    """Whether there is nothing more to come; heartbeats that have come already are read."""
+def _drained(connection: socket.socket) -> bytes:
+    """What has come already."""
+    data = b""
     try:
-        while connection.recv(4096, socket.MSG_DONTWAIT):
-            pass
+        while more := connection.recv(4096, socket.MSG_DONTWAIT):
+            data += more
+    except OSError:
+        pass
+    return data
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Whether nothing more can come. What has come is read already."""
+    try:
+        return not connection.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
     except BlockingIOError:
         return False
     except OSError:
         return True
-    return True
 
 
 def _received(connection: socket.socket) -> bytes:
