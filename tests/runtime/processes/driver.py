@@ -33,14 +33,16 @@ def main(kind: str, first: int, count: int, step: int, platform: str) -> None:
     ran = 0
     chosen = range(first, first + count, step)
     cases = random_cases(chosen) if kind == "random" else islice(sample_cases(), first, first + count, step)
-    for case in cases:
+    if ":" in kind:
+        cases = (case for case in sample_cases() if case.name == kind.split(":")[1])
+    for number, case in enumerate(cases):
         for topology_of in (contiguous, interleaved):
             processes = min(group.process_count, case.device_count)
             topology = topology_of(case.device_count, processes, group.process_index)
             if group.process_index >= processes:
                 continue
             begin = time.monotonic()
-            own = run_split(case, topology, group, platform)
+            own = run_split(case, topology, group, platform, first_id=100 * number)
             found += differences(case, topology, run_alone(case, platform), own)
             ran += 1
             if time.monotonic() - begin > 5:

@@ -11,6 +11,7 @@ import numpy as np
 import xlapy as xla
 from xlapy.base.concurrency.process_topology import ProcessTopology
 from xlapy.base.element_types import ARRAY_TYPES
+from xlapy.base.error_codes.execution import processes as codes
 from xlapy.base.errors import XlaError
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
@@ -78,14 +79,23 @@ def run_alone(case: Case, platform: str = "cpu") -> list[list[bytes]] | str:
 
 
 def run_split(
-    case: Case, topology: ProcessTopology, group: ProcessGroup, platform: str = "cpu", *, by_engine: bool = True
+    case: Case,
+    topology: ProcessTopology,
+    group: ProcessGroup,
+    platform: str = "cpu",
+    *,
+    by_engine: bool = True,
+    first_id: int = 0,
 ) -> list[list[bytes]] | str:
-    """Returns the bits of the results of the devices of a process, or the error. by_engine: whether the engine runs the
-    program, if it can."""
+    """Returns the bits of the results of the devices of a process, or the error.
+
+    by_engine: whether the engine runs the program, if it can. first_id: the global id of the first device. Devices of a
+    program that has failed run nothing more.
+    """
     try:
         verify(case.module)
         program: Any = load_backend(platform).compile(case.module, *case.counts, topology=topology)
-        program.connect(group, range(case.device_count))
+        program.connect(group, range(first_id, first_id + case.device_count))
         devices = [Device(number, platform) for number in topology.local_devices]
         if hasattr(program, "bind"):
             program.bind(devices)
@@ -119,7 +129,8 @@ def _bits(result: Any) -> list[bytes]:
 def differences(case: Case, topology: ProcessTopology, whole: Any, own: Any) -> list[str]:
     """Returns what the results of the local devices differ in from those of one process."""
     if isinstance(whole, str) or isinstance(own, str):
-        return [] if whole == own else [f"{case.name}: {own if isinstance(own, str) else 'no error'}, alone {whole}"]
+        is_alike = whole == own or (isinstance(whole, str) and own == str(codes.PROCESS_FAILED))
+        return [] if is_alike else [f"{case.name}: {own if isinstance(own, str) else 'no error'}, alone {whole}"]
     return [
         f"{case.name}: other bits on device {device}, {topology}"
         for device, bits in zip(topology.local_devices, own, strict=True)

@@ -279,6 +279,7 @@ def process_rendezvous_text() -> str:
 def is_exchange_pending(f: Function, shared: CancellationWord, slot_offset: Word) -> Bool:
     """Whether the last request of a group in this launch has not completed."""
     slot = shared.offset(slot_offset).cast(ExchangeSlot)
-    with f.when(slot.launch != launch_number(shared).number):
+    launch = launch_number(shared).number  # 0 if no launch has begun
+    with f.when((launch == 0) | (slot.launch != launch)):
         f.ret(False)
     return request_of(slot).status.load(ACQUIRE) == int(ExchangeStatus.PENDING)
