@@ -20,6 +20,7 @@ from tests.runtime.processes.split_runs import (
     run_alone,
     run_split,
     sample_cases,
+    transfer_cases,
 )
 from xlapy.runtime.collectives.process_group import current_process_group
 
@@ -30,9 +31,11 @@ def main(kind: str, first: int, count: int, step: int, platform: str) -> None:
     group = current_process_group()
     assert group is not None
     found: list[str] = []
-    ran = 0
+    ran = refused = 0
     chosen = range(first, first + count, step)
     cases = random_cases(chosen) if kind == "random" else islice(sample_cases(), first, first + count, step)
+    if kind == "transfers":
+        cases = transfer_cases()
     if ":" in kind:
         cases = (case for case in sample_cases() if case.name == kind.split(":")[1])
     for number, case in enumerate(cases):
@@ -43,13 +46,14 @@ def main(kind: str, first: int, count: int, step: int, platform: str) -> None:
                 continue
             begin = time.monotonic()
             own = run_split(case, topology, group, platform, first_id=100 * number)
-            found += differences(case, topology, run_alone(case, platform), own)
-            ran += 1
+            whole = run_alone(case, platform)
+            found += differences(case, topology, whole, own)
+            ran, refused = ran + 1, refused + isinstance(whole, str)
             if time.monotonic() - begin > 5:
                 print(f"{case.name} took {time.monotonic() - begin:.1f} s", flush=True)
     for line in found:
         print(f"process {group.process_index}: {line}", flush=True)
-    print(f"process {group.process_index}: {ran} runs, {len(found)} differences", flush=True)
+    print(f"process {group.process_index}: {ran} runs, {refused} refused, {len(found)} differences", flush=True)
     group.barrier(what="the end of the test")
 
 

@@ -53,6 +53,47 @@ def sample_cases() -> Iterator[Case]:
             yield Case(sample.name, module, [random_arguments(shapes, seed) for seed in range(count)])
 
 
+_RING = "{{0,1},{1,2},{2,3},{3,0}}"
+_LOOP = """HloModule transfers_in_a_loop, replica_count=4
+less { s = (s32[], f32[50000]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0 n = s32[] constant(5) ROOT r = pred[] compare(i, n), direction=LT }
+step { s = (s32[], f32[50000]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0 x = f32[50000] get-tuple-element(s), index=1
+  one = s32[] constant(1) j = s32[] add(i, one) k = token[] after-all()
+  y = (f32[50000], u32[], token[]) send(x, k), PAIRS v = (f32[50000], u32[], token[]) recv(k), PAIRS
+  e = token[] send-done(y) w = (f32[50000], token[]) recv-done(v) z = f32[50000] get-tuple-element(w), index=0
+  u = f32[50000] add(z, x) ROOT r = (s32[], f32[50000]) tuple(j, u) }
+ENTRY e { i = s32[] constant(0) x = f32[50000] parameter(0) s = (s32[], f32[50000]) tuple(i, x)
+  w = (s32[], f32[50000]) while(s), condition=less, body=step
+  ROOT r = f32[50000] get-tuple-element(w), index=1 }"""
+_SEVERAL = """HloModule several_arrays, replica_count=4
+ENTRY e { x = f32[3] parameter(0) b = pred[5] parameter(1) k = token[] after-all()
+  t = (f32[3], pred[5]) tuple(x, b)
+  v = ((f32[3], pred[5]), u32[], token[]) recv(k), channel_id=3, PAIRS
+  v2 = ((f32[3], pred[5]), u32[], token[]) recv(k), channel_id=3, PAIRS
+  s = ((f32[3], pred[5]), u32[], token[]) send(t, k), channel_id=3, PAIRS
+  y = f32[3] negate(x)
+  t2 = (f32[3], pred[5]) tuple(y, b)
+  sb = ((f32[3], pred[5]), u32[], token[]) send(t2, k), channel_id=3, PAIRS
+  w2 = ((f32[3], pred[5]), token[]) recv-done(v2), channel_id=3
+  w = ((f32[3], pred[5]), token[]) recv-done(v), channel_id=3
+  e = token[] send-done(s), channel_id=3
+  e2 = token[] send-done(sb), channel_id=3
+  a = (f32[3], pred[5]) get-tuple-element(w), index=0
+  c = (f32[3], pred[5]) get-tuple-element(w2), index=0
+  ROOT r = ((f32[3], pred[5]), (f32[3], pred[5])) tuple(a, c) }"""
+
+
+def transfer_cases() -> Iterator[Case]:
+    """Yields programs whose devices send to each other: in a loop, two messages at a time, and to some only."""
+    for text, pairs in ((_LOOP, _RING), (_SEVERAL, _RING), (_SEVERAL, "{{0,3},{2,2}}"), (_LOOP, "{{1,0},{3,2}}")):
+        module = xla.parse_hlo(
+            text.replace("PAIRS", f'frontend_attributes={{_xla_send_recv_source_target_pairs="{pairs}"}}')
+        )
+        shapes = [parameter.shape for parameter in module.entry_computation.parameters]
+        yield Case(module.name + pairs, module, [random_arguments(shapes, seed) for seed in range(4)])
+
+
 def random_cases(seeds: Iterable[int], devices: int = 8) -> Iterator[Case]:
     """Yields random programs of 8 devices: replicas, partitions, or both."""
     types = [t for t in ARRAY_TYPES if t.text in ("f32", "s32", "bf16", "f64", "u8", "f16", "s64", "pred")]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from xlapy.cpu.llvm import safepoints, target_calls
 from xlapy.cpu.llvm.communication import waits
 from xlapy.cpu.llvm.communication.feeds import feed_functions, feed_text
-from xlapy.cpu.llvm.communication.process_rendezvous import process_rendezvous_text
+from xlapy.cpu.llvm.communication.process_rendezvous import cancellation_text, process_rendezvous_text
+from xlapy.cpu.llvm.communication.process_transfers import process_transfer_functions
 from xlapy.cpu.llvm.communication.rendezvous import emit_rendezvous, participant_table_text, rendezvous_text
 from xlapy.cpu.llvm.communication.transfers import (
     TRANSFER_DECLARATIONS,
@@ -104,6 +105,7 @@ class CallEmitter(ProgramMemoryEmitter):
         if self._is_first_use("rendezvous"):
             self.functions.append(rendezvous_text(self.program.spans_processes))
             if self.program.spans_processes:
+                self._need_cancellation()
                 self.functions.append(process_rendezvous_text())
         self.functions.append(participant_table_text(thunk))
         operands = [(slice_, self.address(function, slice_)) for slice_ in thunk.operands]
@@ -125,11 +127,18 @@ class CallEmitter(ProgramMemoryEmitter):
         arrays = "".join(f", ptr {self.address(function, slice_)}" for slice_ in (*thunk.operands, *thunk.results))
         return function.ir.assign(f"call i32 @feed{thunk.number}(ptr %table{arrays})")
 
+    def _need_cancellation(self) -> None:
+        if self._is_first_use("cancellation"):
+            self.functions.append(cancellation_text())
+
     def _need_transfers(self) -> None:
         if self._is_first_use("transfers"):
             self._need_waits()
             self.functions.append(transfer_functions())
             self.declarations |= TRANSFER_DECLARATIONS
+            if self.program.spans_processes:
+                self._need_cancellation()
+                self.functions.append(process_transfer_functions())
 
     def _need_waits(self) -> None:
         if self._is_first_use("waits"):

@@ -7,6 +7,7 @@ Responsible for the layouts. Does not depend on thunks, LLVM, or what the record
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -56,6 +57,14 @@ QUEUE_SENT_OFFSET = 16
 
 MESSAGE_HEADER_BYTES = 64
 """The size of a message's header; the arrays of the message follow it."""
+
+
+def message_places(sizes: Sequence[int]) -> list[int]:
+    """Returns the offsets of arrays in a message, and the size of the message. sizes: those of the arrays."""
+    places = [MESSAGE_HEADER_BYTES]
+    for size in sizes:
+        places.append(places[-1] + round_to_cache_lines(size))
+    return places
 
 
 # -- rendezvous and waiting

@@ -12,10 +12,10 @@ from __future__ import annotations
 from xlapy import opcodes
 from xlapy.cpu.llvm.communication.infeeds import FAILED, TAKE, finish_infeed, infeed_array, next_infeed
 from xlapy.cpu.llvm.communication.queues import is_joined, new_message, post
-from xlapy.cpu.llvm.communication.transfers import Copy, message_places
+from xlapy.cpu.llvm.communication.transfers import Copy
 from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.shared_records import QUEUE_BYTES
+from xlapy.cpu.program.shared_records import QUEUE_BYTES, message_places
 from xlapy.cpu.program.thunks import FeedThunk
 from xlapy.native.llvm import function_text
 
@@ -56,7 +56,7 @@ def _write_infeed(ir: IrBuilder, thunk: FeedThunk, copy: Copy, where: str, queue
 def _write_outfeed(ir: IrBuilder, thunk: FeedThunk, copy: Copy, device: str, queue: str) -> None:
     ir.cond_br(ir.assign(f"call i1 @{is_joined.name}(ptr {queue})"), "give", "ask")
     ir.start_block("give")
-    places = message_places(thunk.operands)
+    places = message_places([slice_.size for slice_ in thunk.operands])
     call = f"call ptr @{new_message.name}(ptr %table, i64 {device}, i64 {thunk.number}, i64 {places[-1]})"
     message = ir.assign(call)
     ir.cond_br(ir.assign(f"icmp eq ptr {message}, null"), "failed", "fill")

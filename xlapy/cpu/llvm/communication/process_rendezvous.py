@@ -83,7 +83,8 @@ class GroupRecord(Record):
 class ProcessTable(Record):
     """What native code needs to exchange data with other processes. transport, clique: their addresses. post_exchange,
     begin_launch, fail_clique: native functions. received_offset: of received memory, in the memory that the devices of
-    a launch share. groups: for each thunk and device, the record of its group."""
+    a launch share. messages: see `process_transfers`. groups: for each thunk and device, the record of its group, or of
+    its transfer."""
 
     transport: Owned[Address]
     clique: Owned[Nullable[Address]]
@@ -92,6 +93,7 @@ class ProcessTable(Record):
     begin_launch: Owned[Address]
     fail_clique: Owned[Address]
     received_offset: Final[Word]
+    messages: Owned[Word]
     groups: Trailing[GroupRecord]
 
 
@@ -265,11 +267,15 @@ def await_cancellation(f: Function, table: Address, shared: CancellationWord, nu
 
 
 def process_rendezvous_text() -> str:
-    """The LLVM text of `rendezvous_over_processes` and of what it calls, except `await_change`."""
-    functions = (
-        rendezvous_over_processes, publish_remote_addresses, post_group, fill_transfer, await_cancellation,
-    )  # fmt: skip
+    """The LLVM text of `rendezvous_over_processes` and of what it calls, except `await_change` and
+    `await_cancellation`."""
+    functions = (rendezvous_over_processes, publish_remote_addresses, post_group, fill_transfer)
     return "\n\n".join("\n".join(function_text(one.built(), attributes="noinline #0")) for one in functions)
+
+
+def cancellation_text() -> str:
+    """The LLVM text of `await_cancellation`, which calls `host_callback`."""
+    return "\n".join(function_text(await_cancellation.built(), attributes="noinline #0"))
 
 
 # --- the host

@@ -10,7 +10,11 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from xlapy import opcodes
+from xlapy.analysis.aliasing import array_leaves
 from xlapy.base.concurrency.process_topology import ProcessTopology
+from xlapy.base.error_codes.execution import running as codes
+from xlapy.base.errors import UnsupportedError
 from xlapy.cpu.llvm.communication.process_rendezvous import (
     REQUEST_OFFSET,
     AddressPlan,
@@ -18,11 +22,18 @@ from xlapy.cpu.llvm.communication.process_rendezvous import (
     ProcessTable,
     TransferPlan,
 )
+from xlapy.cpu.llvm.communication.process_transfers import ArrayPlace, QueuePlan, TransferRecord
 from xlapy.cpu.program.communication.process_plans import GroupPlan, plan_processes
+from xlapy.cpu.program.communication.rendezvous_assignment import byte_size
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import CollectiveThunk, HostThunk
+from xlapy.cpu.program.shared_records import message_places
+from xlapy.cpu.program.thunks import HostThunk, TransferThunk
+from xlapy.hlo.instruction import describe_instruction
 
 _WORD = 8
+
+_TRANSFERS = 1 << 61
+"""Numbers of exchanges of queues begin here: those of collectives are smaller, those of the host larger."""
 
 
 class Connection(Protocol):
@@ -48,6 +59,8 @@ class ProcessPlacement:
 
     def __init__(self, program: NativeProgram, topology: ProcessTopology) -> None:
         self.topology = topology
+        if topology.spans_processes:
+            _check_channels(program)
         self.plans = plan_processes(program, topology)
         self.connection: Connection | None = None
         self._groups = self.plans.by_device()
@@ -92,7 +105,7 @@ class ProcessPlacement:
         missing: those that have not arrived in the shared memory at `address`, where remote devices never do.
         """
         group = self._groups.get((thunk.number, device))
-        if group is None or not isinstance(thunk, CollectiveThunk):
+        if group is None:
             return tuple(missing)
         local = tuple(one for one in missing if self.topology.is_local(one))
         if local or not group.transfers:
@@ -109,7 +122,12 @@ class ProcessPlacement:
         for thunk in program.host_calling_thunks:
             for device in range(device_count):
                 group = self._groups.get((thunk.number, device))
-                words.append(0 if group is None else records[id(group)])
+                if group is not None:
+                    words.append(records[id(group)])
+                elif isinstance(thunk, TransferThunk) and self.topology.is_local(device):
+                    words.append(self._transfer_record(thunk, device))
+                else:
+                    words.append(0)
         return (ctypes.c_int64 * len(words))(*words)
 
     def _group_record(self, group: GroupPlan) -> int:
@@ -139,6 +157,24 @@ class ProcessPlacement:
         }
         return self._rows(GroupRecord.offsets, [fields])
 
+    def _transfer_record(self, thunk: TransferThunk, device: int) -> int:
+        sizes = _message_sizes(thunk)
+        places = message_places(sizes)
+        arrays = [{"place": place, "size": size} for place, size in zip(places, sizes, strict=False) if size]
+        process_of, own = self.topology.process_of_device, self.topology.process_index
+        partners = thunk.partners[device] if thunk.queues[device] else ()
+        queues = [
+            {"peer": -1 if process_of[partner] == own else process_of[partner], "exchange": _TRANSFERS | queue}
+            for queue, partner in zip(thunk.queues[device], partners, strict=False)
+        ]
+        fields = {
+            "message_bytes": places[-1],
+            "array_count": len(arrays),
+            "arrays": self._rows(ArrayPlace.offsets, arrays),
+            "queues": self._rows(QueuePlan.offsets, queues),
+        }
+        return self._rows(TransferRecord.offsets, [fields])
+
     def _rows(self, offsets: Callable[[], Any], rows: Sequence[dict[str, int]]) -> int:
         """Returns the address of consecutive records, whose fields are all words."""
         places = {name: offset // _WORD for name, offset in offsets().items()}
@@ -148,3 +184,23 @@ class ProcessPlacement:
                 memory[number * len(places) + places[name]] = value
         self._kept.append(memory)
         return ctypes.addressof(memory)
+
+
+def _check_channels(program: NativeProgram) -> None:
+    """`UnsupportedError` for transfers on channels whose ends are not known: nobody could tell their processes."""
+    for thunk in program.host_calling_thunks:
+        if isinstance(thunk, TransferThunk) and thunk.claims_end:
+            raise UnsupportedError(
+                codes.CHANNEL_ENDS,
+                f"{describe_instruction(thunk.instruction)}: any two devices may use its channel, and the devices of "
+                f"{program.name} belong to several processes; name the pairs in the frontend attribute "
+                "_xla_send_recv_source_target_pairs",
+            )
+
+
+def _message_sizes(thunk: TransferThunk) -> list[int]:
+    """Returns the bytes of the arrays that a send or a receive passes on."""
+    if thunk.instruction.op is opcodes.SEND:
+        return [slice_.size for slice_ in thunk.operands]
+    leaves = array_leaves(thunk.instruction.shape.tuple_shapes[0])
+    return [byte_size(leaf) for _, leaf in leaves]
