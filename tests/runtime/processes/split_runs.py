@@ -69,16 +69,16 @@ ENTRY e { i = s32[] constant(0) x = f32[50000] parameter(0) s = (s32[], f32[5000
 _SEVERAL = """HloModule several_arrays, replica_count=4
 ENTRY e { x = f32[3] parameter(0) b = pred[5] parameter(1) k = token[] after-all()
   t = (f32[3], pred[5]) tuple(x, b)
-  v = ((f32[3], pred[5]), u32[], token[]) recv(k), channel_id=3, PAIRS
-  v2 = ((f32[3], pred[5]), u32[], token[]) recv(k), channel_id=3, PAIRS
-  s = ((f32[3], pred[5]), u32[], token[]) send(t, k), channel_id=3, PAIRS
+  v = ((f32[3], pred[5]), u32[], token[]) recv(k), PAIRS
+  v2 = ((f32[3], pred[5]), u32[], token[]) recv(k), PAIRS
+  s = ((f32[3], pred[5]), u32[], token[]) send(t, k), PAIRS
   y = f32[3] negate(x)
   t2 = (f32[3], pred[5]) tuple(y, b)
-  sb = ((f32[3], pred[5]), u32[], token[]) send(t2, k), channel_id=3, PAIRS
-  w2 = ((f32[3], pred[5]), token[]) recv-done(v2), channel_id=3
-  w = ((f32[3], pred[5]), token[]) recv-done(v), channel_id=3
-  e = token[] send-done(s), channel_id=3
-  e2 = token[] send-done(sb), channel_id=3
+  sb = ((f32[3], pred[5]), u32[], token[]) send(t2, k), PAIRS
+  w2 = ((f32[3], pred[5]), token[]) recv-done(v2)
+  w = ((f32[3], pred[5]), token[]) recv-done(v)
+  e = token[] send-done(s)
+  e2 = token[] send-done(sb)
   a = (f32[3], pred[5]) get-tuple-element(w), index=0
   c = (f32[3], pred[5]) get-tuple-element(w2), index=0
   ROOT r = ((f32[3], pred[5]), (f32[3], pred[5])) tuple(a, c) }"""
