@@ -35,12 +35,13 @@ def register(is_default: bool) -> None:
     with gc_paused():  # importing the compiler creates many objects that stay alive
         from xlapy.pjrt.c_api.native_library import native
         from xlapy.pjrt.compile.persistent_cache import patch_compilation_cache
+        from xlapy.pjrt.jax.coordination import make_client
         from xlapy.pjrt.jax.dlpack import patch_dlpack
         from xlapy.pjrt.jax.lowering import register_lowering
 
         table = _capsule(native().table)
     xla_bridge._nonexperimental_plugins.add(PLATFORM_NAME)  # JAX warns about other plugins
-    xla_bridge.register_plugin(PLATFORM_NAME, priority=-100, c_api=table)
+    xla_bridge.register_plugin(PLATFORM_NAME, priority=-100, c_api=table, factory=make_client)
     _profiler.register_plugin_profiler(table)
     register_lowering()
     patch_compilation_cache()

@@ -12,7 +12,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from xlapy import distributed
 from xlapy.base.error_codes.execution import devices as codes
@@ -96,13 +96,32 @@ def _bytes_at(data: bytes) -> tuple[Any, int, int]:
     return copy, ctypes.addressof(copy), len(data)
 
 
+class Store(Protocol):
+    """A store of keys and values that all processes of a framework share."""
+
+    def put(self, key: str, value: bytes) -> None: ...
+
+    def get(self, key: str, timeout: float) -> bytes:
+        """Waits for a key, for `timeout` seconds."""
+        ...
+
+
 @dataclass(frozen=True)
 class FrameworkProcesses:
     """The processes of a framework: the index of this one and their number. store: None if it passes none."""
 
     index: int = 0
     count: int = 1
-    store: KeyValueStore | None = None
+    store: Store | None = None
+
+
+_provided_stores: list[Store] = []
+
+
+def provide_store(store: Store) -> None:
+    """Sets the store to use in place of the callbacks that the framework passes to `PJRT_Client_Create`. Those of
+    jaxlib crash if it has no coordination service."""
+    _provided_stores[:] = [store]
 
 
 def read_processes(args: Any) -> FrameworkProcesses:
@@ -118,8 +137,8 @@ def read_processes(args: Any) -> FrameworkProcesses:
         raise InvalidArgumentError(
             codes.PROCESSES, f"the index of a process is less than the number of processes, given {index} of {count}"
         )
-    if not (args.kv_get_callback and args.kv_put_callback):
-        return FrameworkProcesses(index, count)
+    if _provided_stores or not (args.kv_get_callback and args.kv_put_callback):
+        return FrameworkProcesses(index, count, next(iter(_provided_stores), None))
     store = KeyValueStore(args.kv_get_callback, args.kv_get_user_arg, args.kv_put_callback, args.kv_put_user_arg)
     return FrameworkProcesses(index, count, store)
 
