@@ -8,7 +8,8 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -29,18 +30,37 @@ from xlapy.tools.elided_constants import elided_constants_option
 from xlapy.tools.files import check_writable, read_arguments, save_arrays
 from xlapy.tools.loading import load_option
 from xlapy.tools.run.comparing import compare_platforms
-from xlapy.tools.run.devices import executable_of, files_of_devices, infeed_values, name_of, with_feeds
+from xlapy.tools.run.devices import (
+    executable_of,
+    files_of_devices,
+    infeed_values,
+    logical_numbers,
+    name_of,
+    with_feeds,
+)
+from xlapy.tools.run.processes import RunProcesses, is_silent, join_processes, printed
+from xlapy.tools.run.single_process import compare_with_single_process
 
 
-class _TraceTakesItsNameWithEquals(click.Command):
-    """`--trace` without a value means every instruction. It must not take the following word, the file, as its
-    value."""
+class _RunCommand(click.Command):
+    """`--trace` without a value means every instruction. It must not take the following word, the file, as its value.
+    Of several processes, one reports wrong usage."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            if is_silent():
+                raise SystemExit(error.exit_code) from error
+            raise
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, ["--trace=" if word == "--trace" else word for word in args])
 
 
-@click.command(cls=_TraceTakesItsNameWithEquals)
+@click.command(cls=_RunCommand)
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option(
     "--input",
@@ -89,8 +109,9 @@ class _TraceTakesItsNameWithEquals(click.Command):
 @click.option(
     "--compare",
     "compared",
-    type=click.Choice(["interpreter"]),
-    help="Also run on this platform and show the first instruction whose value differs; exit code 1 if there is one.",
+    type=click.Choice(["interpreter", "single"]),
+    help="interpreter: show the first instruction whose value differs there. single: compare the results of several "
+    "processes with those of one, bit for bit. Exit code 1 if something differs.",
 )
 @click.option("--check-nans", "nans", is_flag=True, help="Stop at the first instruction that produces a NaN.")
 @click.option("--check-infs", "infs", is_flag=True, help="Stop at the first instruction that produces an infinity.")
@@ -112,14 +133,15 @@ def run(
     infs: bool,
     elided_constants: str,
 ) -> int | None:
-    """Run FILE (HLO, StableHLO, or a file of `xlapy compile`; - for standard input) and show the results."""
-    if inputs and seed is not None:
-        raise click.UsageError("give --input or --random, not both")
-    if compared is not None:
-        _check_compared(platform, [save, traced, infeeds, nans, infs, repeat > 1])
-    observer = _observer(traced)
-    if save is not None:
-        check_writable(save)
+    """Run FILE (HLO, StableHLO, or a file of `xlapy compile`; - for standard input) and show the results.
+
+    `mpirun -n 4 xlapy run FILE` runs it on devices of 4 processes, the same number in each.
+    """
+    processes = join_processes()
+    observer = processes.together(
+        "checking the options",
+        lambda: _check_options(processes, inputs, seed, platform, compared, save, traced, infeeds, nans, infs, repeat),
+    )
     if platform is None and (observer is not None or compared is not None):
         platform = "interpreter" if compared is None else "cpu"
     executable = executable_of(
@@ -130,30 +152,78 @@ def run(
         elided_constants,
         check_nans=nans or None,
         check_infs=infs or None,
+        processes=processes,
     )
-    count = len(executable.devices)
-    arguments = arguments_of(executable, inputs, seed)
-    if compared is not None:
+    numbers = logical_numbers(executable)
+    arguments = processes.together("reading the arguments", lambda: arguments_of(executable, inputs, seed, numbers))
+    if compared == "interpreter":
         return compare_platforms(executable, arguments[0], in_full=print_values)
-    fed = infeed_values(executable.module, files_of_devices("--infeed", infeeds, count))
-    shown = print_values or save is None
-    if seed is not None and shown:
-        for number in range(count):
-            _show_arguments(executable, number, arguments[number], in_full=print_values)
+    files = files_of_devices("--infeed", infeeds, len(executable.devices))
+    fed = processes.together(
+        "reading the infeeds", lambda: infeed_values(executable.module, [files[number] for number in numbers])
+    )
     outfed: list[list[Any]] = []
-    results = _timed(lambda: _execute(executable, arguments, fed, outfed, observer), repeat)
-    arrays = [leaves(_plain(result)) for result in results]
+    shown = (print_values or save is None) and compared is None
+    if seed is not None and shown:
+        show_arguments = partial(_show_arguments, executable, in_full=print_values)
+        processes.print_by_device(
+            {n: printed(partial(show_arguments, n, row)) for n, row in zip(numbers, arguments, strict=True)}
+        )
+    results, times = processes.together(
+        "the run", lambda: _timed(lambda: _execute(executable, arguments, fed, outfed, observer), repeat)
+    )
+    if processes.prints:
+        _show_times(times)
+    arrays = {number: leaves(_plain(result)) for number, result in zip(numbers, results, strict=True)}
+    if compared == "single":
+        return compare_with_single_process(
+            processes, executable, arrays, lambda alone: _results_alone(alone, inputs, seed)
+        )
     if save is not None:
-        _save(save, arrays)
+        _save(processes, save, arrays)
     if shown:
-        for number in range(count):
-            _show_outfeed(executable, number, outfed[number], in_full=print_values)
-            _show_results(executable, number, arrays[number], in_full=print_values)
+        show = partial(_show_device, executable, in_full=print_values)
+        processes.print_by_device(
+            {n: printed(partial(show, n, values, arrays[n])) for n, values in zip(numbers, outfed, strict=True)}
+        )
     return None
 
 
-def _check_compared(platform: str | None, others: Sequence[object]) -> None:
-    if platform == "interpreter":
+def _check_options(
+    processes: RunProcesses,
+    inputs: Sequence[str],
+    seed: int | None,
+    platform: str | None,
+    compared: str | None,
+    save: str | None,
+    traced: str | None,
+    infeeds: Sequence[str],
+    nans: bool,
+    infs: bool,
+    repeat: int,
+) -> Observer | None:
+    """Refuses options that exclude each other. Returns the observer of instructions, if there is to be one."""
+    if inputs and seed is not None:
+        raise click.UsageError("give --input or --random, not both")
+    if compared is not None:
+        _check_compared(compared, platform, [save, traced, infeeds, nans, infs, repeat > 1])
+    if processes.count > 1 and traced is not None:
+        raise click.UsageError("--trace runs in one process: start xlapy without mpirun")
+    if processes.count > 1 and compared == "interpreter":
+        raise click.UsageError("--compare interpreter runs in one process: start xlapy without mpirun")
+    if save is not None and processes.prints:
+        check_writable(save)
+    return _observer(traced)
+
+
+def _results_alone(executable: Executable, inputs: tuple[str, ...], seed: int | None) -> list[list[Any]]:
+    """Returns the arrays of each device of a program in this process."""
+    arguments = arguments_of(executable, inputs, seed, range(len(executable.devices)))
+    return [leaves(_plain(result)) for result in _execute(executable, arguments, [[]] * len(arguments), [], None)]
+
+
+def _check_compared(compared: str, platform: str | None, others: Sequence[object]) -> None:
+    if platform == "interpreter" and compared == "interpreter":
         raise click.UsageError("--compare interpreter compares another platform with it: give --platform")
     if any(others):
         raise click.UsageError("--compare goes with arguments, --platform and --print only")
@@ -169,44 +239,49 @@ def _execute(
     """Returns the result of each device."""
 
     def execute() -> list[Any]:
-        if len(arguments) == 1:
+        if len(executable.devices) == 1:
             return [executable(*arguments[0], observer=observer)]
         return executable.execute_sharded(arguments, observer=observer)
 
-    return with_feeds(executable.devices, fed, execute, outfed)
+    return with_feeds(executable.addressable_devices, fed, execute, outfed)
 
 
-def _save(path: str, arrays: Sequence[Sequence[np.ndarray[Any, Any]]]) -> None:
+def _save(processes: RunProcesses, path: str, arrays: Mapping[int, Sequence[np.ndarray[Any, Any]]]) -> None:
     """Saves the results as result0, result1 ...; with several devices as device0_result0 ..."""
+    gathered = {number: row for one in processes.gather(arrays, "the results to save") for number, row in one.items()}
     named = {
-        f"device{number}_result{i}" if len(arrays) > 1 else f"result{i}": array
-        for number, row in enumerate(arrays)
+        f"device{number}_result{i}" if len(gathered) > 1 else f"result{i}": array
+        for number, row in sorted(gathered.items())
         for i, array in enumerate(row)
     }
-    save_arrays(path, named)
-    click.echo(f"saved {_count(len(named), 'array')} to {path}")
+    processes.together("saving the results", lambda: save_arrays(path, named) if processes.prints else None)
+    if processes.prints:
+        click.echo(f"saved {_count(len(named), 'array')} to {path}")
 
 
-def arguments_of(executable: Executable, inputs: tuple[str, ...], seed: int | None) -> list[list[Any]]:
-    """Returns the arguments of each device."""
+def arguments_of(
+    executable: Executable, inputs: tuple[str, ...], seed: int | None, numbers: Sequence[int] | None = None
+) -> list[list[Any]]:
+    """Returns the arguments of each device. numbers: of the devices among those of the program, by default all."""
     program, count = executable.program_shape, len(executable.devices)
-    files = files_of_devices("--input", inputs, count)
+    numbers = range(count) if numbers is None else numbers
+    files = [files_of_devices("--input", inputs, count)[number] for number in numbers]
     if all(files):
         read = {paths: read_arguments(paths, program) for paths in set(map(tuple, files))}
         return [read[tuple(paths)] for paths in files]
     if any(files):
-        missing = next(number for number, paths in enumerate(files) if not paths)
+        missing = next(number for number, paths in zip(numbers, files, strict=True) if not paths)
         raise InvalidArgumentError(
             codes.INPUT_GIVEN, f"{name_of(executable, missing)} has no input; --input FILE is for all without their own"
         )
     if seed is not None:
-        _check_memory(program.parameters * count)
-        return [random_arguments(program.parameters, seed + number) for number in range(count)]
+        _check_memory(program.parameters * len(numbers))
+        return [random_arguments(program.parameters, seed + number) for number in numbers]
     if program.parameters:
         raise InvalidArgumentError(
             codes.INPUT_GIVEN, f"the program takes arguments, give --input FILE or --random SEED: {program.to_text()}"
         )
-    return [[] for _ in range(count)]
+    return [[] for _ in numbers]
 
 
 def _check_memory(parameters: Sequence[Shape]) -> None:
@@ -234,18 +309,22 @@ def _echo_with_device(line: str) -> None:
     click.echo(line if thread is threading.main_thread() else f"{thread.name}: {line}")
 
 
-def _timed(execute: Callable[[], Any], repeat: int) -> Any:
-    """Runs `repeat` times; with more than one run, prints the times in milliseconds."""
+def _timed(execute: Callable[[], Any], repeat: int) -> tuple[Any, list[float]]:
+    """Runs `repeat` times; returns the last result, and the times in milliseconds."""
     times: list[float] = []
     result = None
     for _ in range(repeat):
         start = time.perf_counter()
         result = execute()
         times.append((time.perf_counter() - start) * 1e3)
-    if repeat > 1:
+    return result, times
+
+
+def _show_times(times: Sequence[float]) -> None:
+    """Prints the times of several runs."""
+    if len(times) > 1:
         spread = f"best {min(times):.3f} ms, worst {max(times):.3f} ms"
-        click.echo(f"{repeat} runs: median {statistics.median(times):.3f} ms, {spread}")
-    return result
+        click.echo(f"{len(times)} runs: median {statistics.median(times):.3f} ms, {spread}")
 
 
 def _plain(value: Any) -> Any:
@@ -272,6 +351,14 @@ def _show_leaves(name: str, shape: Shape, value: Any, in_full: bool) -> None:
     for i, (array, leaf) in enumerate(zip(leaves(value), shapes, strict=True)):
         place = f" leaf {i}" if shape.is_tuple else ""
         _show(f"{name}{place}: ", leaf, array, in_full)
+
+
+def _show_device(
+    executable: Executable, number: int, outfed: Sequence[Any], arrays: Sequence[Any], *, in_full: bool
+) -> None:
+    """Prints what a device has fed out, and its results."""
+    _show_outfeed(executable, number, outfed, in_full=in_full)
+    _show_results(executable, number, arrays, in_full=in_full)
 
 
 def _show_outfeed(executable: Executable, number: int, values: Sequence[Any], *, in_full: bool) -> None:

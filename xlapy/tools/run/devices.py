@@ -21,6 +21,7 @@ from xlapy.runtime.device import Device
 from xlapy.runtime.storage.serialized import is_serialized, platform_and_device_count
 from xlapy.tools.elided_constants import provide_elided_constants
 from xlapy.tools.files import parse_program, read_bytes, read_infeeds
+from xlapy.tools.run.processes import RunProcesses
 
 _FOR_ONE = re.compile(r"(\d{1,6})=(.+)", re.DOTALL)
 MAX_DEVICES = 1024
@@ -36,10 +37,16 @@ def compile_for_devices(
     *,
     check_nans: bool | None = None,
     check_infs: bool | None = None,
+    processes: RunProcesses | None = None,
 ) -> Executable:
-    """Compiles a program for the requested number of devices, or its own; without a platform, for the default one."""
+    """Compiles a program for the requested number of devices, or its own; without a platform, for the default one.
+
+    processes: those that have the devices, the same number each; by default this one has them all.
+    """
     replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, MAX_DEVICES)
-    return Client(platform, devices=replicas * partitions).compile(
+    devices = replicas * partitions
+    own = devices if processes is None else processes.devices_per_process(module.name, devices)
+    return Client(platform, devices=own).compile(
         module, replicas, partitions, donate, check_nans=check_nans, check_infs=check_infs
     )
 
@@ -53,29 +60,59 @@ def executable_of(
     *,
     check_nans: bool | None = None,
     check_infs: bool | None = None,
+    processes: RunProcesses | None = None,
 ) -> Executable:
     """Loads the program in a file, in any format or compiled by `xlapy compile`, which records platform and devices.
 
-    elided_constants: the choice of `provide_elided_constants`.
+    elided_constants: the choice of `provide_elided_constants`. processes: those that have the devices; by default this
+    one has them all.
     """
+    processes = RunProcesses(None) if processes is None else processes
+    program = processes.together("reading the program", lambda: _read_program(file, elided_constants))
+    counts = num_replicas, num_partitions
+    return processes.together(
+        "compiling the program",
+        lambda: _load(platform, file, program, counts, processes, check_nans=check_nans, check_infs=check_infs),
+    )
+
+
+def _read_program(file: str, elided_constants: str) -> Module | bytes:
+    """Returns the module in a file, or the bytes of a compiled program."""
     data = read_bytes(file)
-    if not is_serialized(data):
-        module = parse_program(file, data)
-        provide_elided_constants(module, elided_constants)
+    if is_serialized(data):
+        return data
+    module = parse_program(file, data)
+    provide_elided_constants(module, elided_constants)
+    return module
+
+
+def _load(
+    platform: str | None,
+    file: str,
+    program: Module | bytes,
+    counts: tuple[int | None, int | None],
+    processes: RunProcesses,
+    *,
+    check_nans: bool | None,
+    check_infs: bool | None,
+) -> Executable:
+    """Compiles or loads what `_read_program` returned. counts: numbers of replicas and partitions."""
+    if isinstance(program, Module):
         return compile_for_devices(
-            platform, module, num_replicas, num_partitions, check_nans=check_nans, check_infs=check_infs
+            platform, program, *counts, check_nans=check_nans, check_infs=check_infs, processes=processes
         )
     if check_nans or check_infs:
         raise click.UsageError(f"{file} is compiled, and not to look for NaN or infinities: give the program's text")
-    if num_replicas is not None or num_partitions is not None:
+    if counts != (None, None):
         raise click.UsageError(f"{file} is compiled: it runs on the replicas and partitions that it was compiled for")
     try:
-        made_for, devices = platform_and_device_count(data)
+        made_for, devices = platform_and_device_count(program)
         if devices > MAX_DEVICES:
             raise InvalidArgumentError(
                 codes.CLIENT_DEVICES, f"it is for {devices} devices, at most {MAX_DEVICES} are run"
             )
-        return Client(platform or made_for, devices=devices).deserialize(data)
+        own = processes.devices_per_process("it", devices)
+        return Client(platform or made_for, devices=own).deserialize(program)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(error.code, f"{file}: {error.message}") from error
 
@@ -96,6 +133,11 @@ def files_of_devices(option: str, values: Sequence[str], count: int) -> list[lis
             f"there is no device {beyond[0]}, the program runs on {count} (0 to {count - 1})", param_hint=option
         )
     return [for_one.get(device, for_all) for device in range(count)]
+
+
+def logical_numbers(executable: Executable) -> list[int]:
+    """Returns the numbers of the devices of this process among all devices of a program."""
+    return [number for number, device in enumerate(executable.devices) if device.is_addressable]
 
 
 def name_of(executable: Executable, number: int) -> str:
