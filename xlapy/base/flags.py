@@ -122,6 +122,14 @@ TABLE: tuple[Flag, ...] = (
         "KiB of LLVM text; 0: no limit.",
     ),
     Flag("compile_memory", int, 8192, "MiB by which LLVM may make the process grow for a program; 0: no limit."),
+    Flag(
+        "windowed_dot_min_size",
+        int,
+        100_000,
+        "MiB of an all-gathered operand or reduce-scattered result from which on the partitioner computes a dot piece "
+        "by piece while it sends; only where that is estimated to be faster.",
+        "xla_gpu_threshold_for_windowed_einsum_mib",
+    ),
     Flag("rng_seed", int, 0, "Seed of rng. Every run starts from it: the same seed gives the same numbers."),
     Flag(
         "collective_timeout",

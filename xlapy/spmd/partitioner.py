@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from xlapy.base import flags
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.module import Alias, Module, ModuleConfig
 from xlapy.hlo.sharding import Sharding
@@ -22,6 +23,7 @@ from xlapy.passes.rewrite import remove_uncalled_computations
 from xlapy.spmd.array_sharding import hlo_sharding_of
 from xlapy.spmd.collectives.combiner import combine_collectives
 from xlapy.spmd.collectives.rewrites import rewrite_collectives
+from xlapy.spmd.collectives.windowed_dots import window_dots
 from xlapy.spmd.computation_partitioner import partition_computation, requested_shardings
 from xlapy.spmd.context import InspectSharding, PartitioningContext
 from xlapy.spmd.custom_calls import CustomPartitioner
@@ -45,6 +47,7 @@ def partition(
     custom_partitioner: CustomPartitioner | None = None,
     *,
     propagate: bool = True,
+    windowed_dot_min_bytes: int | None = None,
 ) -> EntryShardings:
     """Rewrites a module for all devices into the module that each device runs.
 
@@ -52,6 +55,7 @@ def partition(
     inspect: called with each custom call InspectSharding and the sharding of its operand.
     custom_partitioner: partitions the custom calls for which it returns a program.
     propagate: whether to derive shardings of values that have none; unnecessary if Shardy has done it.
+    windowed_dot_min_bytes: the size from which on dots may be computed piece by piece; by default that of the flag.
     Raises `UnsupportedError` for infeeds, outfeeds and transfers, and for unreduced values that are not sums.
     """
     Expand(ops=("async-done",)).run(module)
@@ -68,8 +72,12 @@ def partition(
     remove_uncalled_computations([computation for computation in before if not computation.callers])
     module.config = _partitioned_config(module.config, module.entry)
     RemoveDeadCode().run(module)
-    for computation in module.computations:
+    min_bytes = windowed_dot_min_bytes
+    if min_bytes is None:
+        min_bytes = int(flags.get("windowed_dot_min_size")) << 20
+    for computation in list(module.computations):
         rewrite_collectives(computation, devices)
+        window_dots(computation, devices, context.channels, min_bytes)
         combine_collectives(computation)
     return EntryShardings(
         tuple([hlo_sharding_of(leaf, devices) for leaves in parameters for leaf in leaves]),

@@ -106,12 +106,12 @@ def operation_seconds(
     leaves = [leaf for _, leaf in instruction.shape.leaves()]
     pairs = [*zip([operand.shape for operand in instruction.operands], operands, strict=True)]
     accessed = sum(array_bytes(local_shape(*pair)) for pair in [*pairs, *zip(leaves, results, strict=True)])
-    computed = _whole_seconds(instruction) / parts
+    computed = arithmetic_seconds(instruction) / parts
     return max(computed, accessed / RATES.bytes_accessed * 1e-6)
 
 
-def _whole_seconds(instruction: Instruction) -> float:
-    """Returns the time of the arithmetic of an operation on whole arrays."""
+def arithmetic_seconds(instruction: Instruction) -> float:
+    """Returns the time of the arithmetic of an operation, on all of its operands."""
     if instruction.computations or instruction.op is opcodes.CUSTOM_CALL:
         shapes = [operand.shape for operand in instruction.operands]
         return max([element_count(shape) for shape in shapes], default=0) / RATES.flops * 1e-6
