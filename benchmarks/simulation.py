@@ -1,24 +1,31 @@
 """Compares the simulator's predictions with measurements of programs on 2 to 8 devices of this process.
 
     xlapy simulate --calibrate --machine this.json
-    python -m benchmarks.simulation this.json
+    python -m benchmarks.simulation this.json [SET ...] [--measured FILE]
 
-Prints the measured and the predicted time of a step, and their ratio. All programs are measured several times in turn,
-because the speed of a machine changes; the least time of each counts.
+Prints the measured and the predicted time of a step, and their ratio, for the programs below (`common`) and those of
+`simulation_programs` (`first`, `second`). All programs are measured several times in turn, because the speed of a
+machine changes; the least of the medians of each counts. FILE keeps the measurements: if it exists, nothing is
+measured.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+import argparse
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from benchmarks.simulation_programs import SETS
 from xlapy.analysis.simulation.communication import device_counts
 from xlapy.analysis.simulation.simulator import simulate
+from xlapy.hlo.module import Module
 from xlapy.text import parse_hlo
-from xlapy.tools.simulate.calibration import step_seconds
 from xlapy.tools.simulate.machines import find_machine
 from xlapy.tools.simulate.programs import prepared
+from xlapy.tools.simulate.running import step_seconds
 
 ROUNDS = 4
 ADD = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }\n"
@@ -212,18 +219,52 @@ ENTRY e {{
     )
 
 
-def main(path: str) -> None:
-    machine = find_machine(path)
-    within, least = 0, dict[str, float]()
-    rows = list(programs())
+def random_arguments(module: Module) -> list[np.ndarray]:
+    """Returns small numbers for each parameter of a module; integers, which may be indices, are below 4,096."""
+    generator = np.random.default_rng(0)
+    shapes = [parameter.shape for parameter in module.entry_computation.parameters]
+    return [
+        generator.integers(0, 4096, shape.dimensions).astype(shape.element_type.dtype)
+        if shape.element_type.is_integral
+        else (0.1 * generator.normal(size=shape.dimensions)).astype(shape.element_type.dtype)
+        for shape in shapes
+    ]
+
+
+def measure(rows: Sequence[tuple[str, int, str]]) -> dict[str, float]:
+    """Returns the least seconds of a step of each program."""
+    least = dict[str, float]()
     for _ in range(ROUNDS):
         for name, devices, text in rows:
-            seconds = step_seconds(f"HloModule m, replica_count={devices}\n{text}", devices)
+            whole = module_text(devices, text)
+            seconds = step_seconds(whole, devices, random_arguments(parse_hlo(whole)))
             least[name] = min(seconds, least.get(name, seconds))
+    return least
+
+
+def module_text(devices: int, text: str) -> str:
+    return f"HloModule m, replica_count={devices}\n{text}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    sets = {"common": list(programs()), **SETS}
+    parser.add_argument("machine", help="description of this machine")
+    parser.add_argument("sets", nargs="*", metavar="SET", help=f"of {', '.join(sets)}; all by default")
+    parser.add_argument("--measured", type=Path, help="JSON file of measured seconds, written if it does not exist")
+    options = parser.parse_args()
+    rows = [row for name in options.sets or sets for row in sets[name]]
+    if options.measured is not None and options.measured.exists():
+        least = json.loads(options.measured.read_text())
+    else:
+        least = measure(rows)
+        if options.measured is not None:
+            options.measured.write_text(json.dumps(least, indent=1))
+    machine = find_machine(options.machine)
+    within = 0
     print(f"{'program':<34} devices  measured  predicted  ratio")
     for name, devices, text in rows:
-        whole = f"HloModule m, replica_count={devices}\n{text}"
-        module, counts = prepared(parse_hlo(whole), None, None)
+        module, counts = prepared(parse_hlo(module_text(devices, text)), None, None)
         assert counts == device_counts(module, devices)
         predicted = simulate(module, machine, counts).seconds
         measured = least[name]
@@ -234,4 +275,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else str(Path("this.json")))
+    main()

@@ -21,7 +21,7 @@ from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
 from xlapy.tools.files import parse_program
-from xlapy.tools.simulate import calibration, command, machines
+from xlapy.tools.simulate import calibration, command, machines, operations, running
 from xlapy.tools.simulate.this_machine import uncalibrated_machine
 
 SUM = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }"
@@ -256,14 +256,22 @@ def test_calibration_writes_what_it_measures(
     roofline = Roofline(2, {"f32": 1e11}, (Bandwidth(1 << 14, 1e11, 1e11, 1e11),))
     monkeypatch.setattr(calibration, "machine_roofline", lambda anew: Machine("test", roofline, roofline))
     monkeypatch.setattr(calibration, "_launches", {})
-    monkeypatch.setattr(
-        calibration, "step_seconds", lambda text, devices: devices * (1e-6 if "negate(x)" in text else 2e-3)
-    )
+
+    def fake_seconds(text: str, devices: int, given: object = None) -> float:
+        return devices * (1e-6 if "ROOT y = f32[8] negate(x)" in text else 2e-3)
+
+    for module in (calibration, operations, running):
+        monkeypatch.setattr(module, "step_seconds", fake_seconds)
     path = tmp_path / "this.json"
     assert invoke(["simulate", "--calibrate", "--machine", str(path)]) == 0
     assert f"wrote the description of test to {path}" in capsys.readouterr().out
     found = machines.find_machine(str(path))
     assert found.launch == pytest.approx(1e-6) and found.processors == 2
     link = found.levels[0].link_of(CollectiveKind.ALL_REDUCE.value)
-    assert link.latency == pytest.approx((2e-3 - 1e-6) / 8)
+    # Loops of a small collective on 2, 4 and 8 devices have 472, 237 and 122 iterations of about 10 us per device.
+    assert link.latency == pytest.approx(2e-3 / 237, rel=0.1)
+    assert found.wake_up == pytest.approx(4 * (2e-3 - 1e-6 - link.latency))
+    # 2^17 elements in 4 ms less the launch of two devices
+    assert found.rates.elements["sort"].at(64) == pytest.approx((1 << 17) / (4e-3 - 2e-6))
+    assert found.rates.chains.at(1) == 1.0
     assert command.calibrated_path().name == "simulated-machine.json"

@@ -79,7 +79,7 @@ def _is_shared(level: Level) -> bool:
 def _shared_seconds(kind: CollectiveKind, size: float, topology: Topology) -> float:
     """All devices of the unit take part, in one group or in several at the same time, and share the bandwidth."""
     link, devices = topology.levels[0].link_of(kind.value), topology.innermost_devices
-    return devices * (link.latency + size / link.bandwidth.at(size))
+    return devices * (link.latency + size / link.bandwidth.at(devices * size))
 
 
 def _level_seconds(kind: CollectiveKind, size: float, level: Level, fan_out: int, inner: int, members: int) -> float:

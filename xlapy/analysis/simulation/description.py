@@ -5,12 +5,17 @@ name = "two nodes"
 memory = 80e9                            # bytes of a device; 0 if unknown
 processors = 0                           # processors that the devices of an innermost unit share; 0: their own
 launch = 0.0                             # seconds that each device of an innermost unit adds to a step
+wake_up = 0.0                            # seconds of a step whose devices exchange data, before they run
 
 [rates]                                  # of a device, or of one processor, per second
 elementwise = 2e13                       # operations
 transcendentals = 4e12                   # functions
 bandwidth = [[1e6, 8e12], [1e8, 2e12]]   # bytes, by the bytes accessed between two accesses to an array
 kernel_overhead = 2e-6                   # seconds
+chains = [[1, 1.0], [6, 0.4]]            # part of the rate of functions, by the functions in a row in a kernel
+[rates.elements]
+tanh = 4e12                              # elements of four bytes, of one opcode
+sort = [[1e3, 1e11], [1e6, 2e10]]        # by the length of rows
 [rates.products]
 bf16 = 6e14                              # operations of matrix products
 convolution-bf16 = 4e14                  # of one opcode
@@ -42,9 +47,10 @@ from xlapy.analysis.simulation.collective_time import CollectiveKind
 from xlapy.analysis.simulation.machine import Algorithm, Curve, DeviceRates, Level, Link, MachineDescription
 from xlapy.base.error_codes.interfaces import simulation as codes
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.opcodes import REGISTRY
 
-_MACHINE_FIELDS = ("name", "memory", "processors", "launch", "rates", "levels")
-_RATE_FIELDS = ("products", "elementwise", "transcendentals", "bandwidth", "kernel_overhead")
+_MACHINE_FIELDS = ("name", "memory", "processors", "launch", "wake_up", "rates", "levels")
+_RATE_FIELDS = ("products", "elementwise", "transcendentals", "bandwidth", "kernel_overhead", "elements", "chains")
 _LEVEL_FIELDS = ("name", "size", "latency", "bandwidth", "algorithm", "collectives")
 _LINK_FIELDS = ("latency", "bandwidth")
 
@@ -66,11 +72,14 @@ def tables_of_machine(machine: MachineDescription) -> dict[str, Any]:
         "memory": machine.memory,
         "processors": machine.processors,
         "launch": machine.launch,
+        "wake_up": machine.wake_up,
         "rates": {
             "elementwise": rates.elementwise,
             "transcendentals": rates.transcendentals,
             "bandwidth": _pairs(rates.bandwidth),
             "kernel_overhead": rates.kernel_overhead,
+            "chains": _pairs(rates.chains),
+            "elements": {name: _pairs(curve) for name, curve in rates.elements.items()},
             "products": {name: _pairs(curve) for name, curve in rates.products.items()},
         },
         "levels": [
@@ -108,6 +117,7 @@ def _machine(data: Mapping[str, Any]) -> MachineDescription:
         _count(data.get("processors", 0), "processors"),
         _count(data.get("memory", 0), "memory"),
         _seconds(data.get("launch", 0.0), "launch"),
+        _seconds(data.get("wake_up", 0.0), "wake_up"),
     )
 
 
@@ -115,12 +125,17 @@ def _rates(data: Mapping[str, Any]) -> DeviceRates:
     products = _table(_field(data, "products", "rates."), "rates.products", None)
     if "default" not in products:
         raise _Malformed("rates.products.default is missing")
+    elements = _table(data.get("elements", {}), "rates.elements", None)
+    if unknown := [name for name in elements if name not in REGISTRY]:
+        raise _Malformed(f"rates.elements names {unknown[0]}, which is no opcode")
     return DeviceRates(
         {name: _curve(rate, f"rates.products.{name}") for name, rate in products.items()},
         _positive(_field(data, "elementwise", "rates."), "rates.elementwise"),
         _positive(_field(data, "transcendentals", "rates."), "rates.transcendentals"),
         _curve(_field(data, "bandwidth", "rates."), "rates.bandwidth"),
         _seconds(data.get("kernel_overhead", 0.0), "rates.kernel_overhead"),
+        {name: _curve(rate, f"rates.elements.{name}") for name, rate in elements.items()},
+        _curve(data.get("chains", 1.0), "rates.chains"),
     )
 
 

@@ -18,6 +18,7 @@ from xlapy.analysis.cost import Cost
 from xlapy.analysis.cost.reference_machine import CYCLES_PER_MICROSECOND, MIN_PARALLEL_CYCLES
 from xlapy.analysis.simulation.machine import MachineDescription
 from xlapy.base.element_types import F32, PrimitiveType
+from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.registry import OpDef
@@ -45,19 +46,23 @@ FREE_OPS = frozenset({
 
 
 def kernel_seconds(
-    instruction: Instruction, cost: Cost, distances: Sequence[float], machine: MachineDescription, devices: int
+    instruction: Instruction,
+    cost: Cost,
+    distances: Sequence[float],
+    machine: MachineDescription,
+    devices: int,
+    arithmetic: float,
 ) -> float:
     """Returns the seconds of an instruction on a device while all devices run it.
 
     distances: the reuse distance of each operand in bytes. devices: the number of devices in an innermost unit, which
-    share the processors if the machine says so.
+    share the processors if the machine says so. arithmetic: the seconds of all operations but matrix products.
     """
     rates = machine.rates
-    arithmetic = (cost.flops - cost.products) / rates.elementwise + cost.transcendentals / rates.transcendentals
     if cost.products:
         curve = rates.products_of(*_product_of(instruction))
         arithmetic += cost.products / curve.at(cost.products)
-    share = max(1.0, devices / machine.processors) if machine.processors else 1.0
+    share = processor_share(machine, devices)
     # Devices that share a processor also share its caches.
     memory = cost.result / rates.bandwidth.at(cost.bytes_accessed * share)
     for size, distance in zip(cost.operands, distances, strict=False):
@@ -68,6 +73,31 @@ def kernel_seconds(
         seconds *= devices / machine.processors if is_parallel else share
         return seconds + rates.kernel_overhead * share
     return seconds + rates.kernel_overhead
+
+
+def copy_seconds(size: int, machine: MachineDescription, devices: int) -> float:
+    """Returns the seconds in which a device copies so many bytes while all devices do."""
+    share = processor_share(machine, devices)
+    seconds = 2 * size / machine.rates.bandwidth.at(2 * size * share)
+    return seconds * devices / machine.processors if machine.processors else seconds
+
+
+def processor_share(machine: MachineDescription, devices: int) -> float:
+    """Returns the number of devices that share a processor and its caches."""
+    return max(1.0, devices / machine.processors) if machine.processors else 1.0
+
+
+def is_free(instruction: Instruction) -> bool:
+    """Whether an instruction has no kernel: those of `FREE_OPS`, and reshapes of arrays in row-major order."""
+    if instruction.op in FREE_OPS:
+        return True
+    if instruction.op is not opcodes.RESHAPE:
+        return False
+    return all(_is_row_major(one.shape) for one in (instruction, instruction.operands[0]))
+
+
+def _is_row_major(shape: Shape) -> bool:
+    return shape.is_array and (shape.layout is None or shape == shape.with_default_layout())
 
 
 def attention_cost(call: Instruction, cost: Cost) -> Cost | None:

@@ -58,6 +58,13 @@ class DeviceRates:
     again, which decide in which memory the array is."""
     kernel_overhead: float = 0.0
     """Seconds to start a kernel."""
+    elements: Mapping[str, Curve] = field(default_factory=dict[str, Curve])
+    """Elements of four bytes per second for single opcodes, as `tanh` or `sort`; those that are missing count by their
+    operations. A curve over the length of rows for `sort`, over the elements of an index for `gather` and `scatter`,
+    else over the number of elements. `reduce-window` is the rate of cumulative reductions."""
+    chains: Curve = field(default_factory=lambda: Curve.constant(1.0))
+    """The part of the rate of functions that a kernel reaches, over the number of functions that wait for each other:
+    a processor overlaps fewer elements if each takes more instructions."""
 
     def products_of(self, op: OpDef, element_type: PrimitiveType) -> Curve:
         """Returns the rate of products by an operation on operands of an element type."""
@@ -81,7 +88,8 @@ class Algorithm(Enum):
 @dataclass(frozen=True, slots=True)
 class Link:
     """latency: seconds of a step, or per device for `SHARED_MEMORY`. bandwidth: bytes per second that each device sends
-    while it receives as many, or that all devices together move for `SHARED_MEMORY`; a curve over the bytes."""
+    while it receives as many, a curve over the bytes of a device. For `SHARED_MEMORY`: those that all devices together
+    move, a curve over the bytes of all."""
 
     latency: float
     bandwidth: Curve
@@ -106,7 +114,8 @@ class Level:
 class MachineDescription:
     """A machine. processors: the number of processors that the devices of an innermost unit share; 0 if each device has
     its own. memory: bytes of memory of a device; 0 if unknown. levels: the innermost first. launch: seconds of a step
-    that each device of an innermost unit adds before its program starts."""
+    that each device of an innermost unit adds before its program starts. wake_up: seconds of a step until devices run
+    that exchange data."""
 
     name: str
     rates: DeviceRates
@@ -114,6 +123,7 @@ class MachineDescription:
     processors: int = 0
     memory: int = 0
     launch: float = 0.0
+    wake_up: float = 0.0
 
     def with_sizes(self, sizes: Mapping[int, int]) -> MachineDescription:
         """Returns the machine with other sizes of some levels, by the number of the level."""

@@ -17,18 +17,27 @@ from math import inf
 
 from xlapy import opcodes
 from xlapy.analysis.aliasing import AliasAnalysis
-from xlapy.analysis.cost import Cost, instruction_costs
+from xlapy.analysis.cost import Cost, array_bytes, instruction_costs
 from xlapy.analysis.counted_loops import estimated_trip_count
 from xlapy.analysis.simulation.communication import DONES, HALVES, STARTS, Communication, DeviceCounts
-from xlapy.analysis.simulation.kernel_time import FREE_OPS, attention_cost, computed_inside, kernel_seconds
+from xlapy.analysis.simulation.kernel_time import (
+    attention_cost,
+    computed_inside,
+    copy_seconds,
+    is_free,
+    kernel_seconds,
+    processor_share,
+)
 from xlapy.analysis.simulation.machine import MachineDescription
 from xlapy.analysis.simulation.memory import memory_use
+from xlapy.analysis.simulation.operation_time import arithmetic_seconds
 from xlapy.analysis.simulation.outcome import Event, Outcome, Stream, Usage, add_critical, critical_path
 from xlapy.analysis.simulation.topology import make_topology
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 
+_UPDATES = frozenset({opcodes.SCATTER, opcodes.DYNAMIC_UPDATE_SLICE})
 _NOTED_TRIP_COUNT = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})')
 
 
@@ -49,6 +58,8 @@ def simulate(
     the devices, or groups of devices do not exist."""
     simulator = _Simulator(module, machine, counts, options or Options())
     simulator.run(module.entry_computation)
+    if simulator.collectives:
+        simulator.launch += machine.wake_up
     outcome = Outcome(
         simulator.launch + simulator.kernels_end,
         simulator.launch,
@@ -81,6 +92,8 @@ class _Simulator:
         self.collectives: dict[Instruction, None] = {}
         self.launch = machine.launch * topology.innermost_devices
         self._machine = machine
+        self._entry = module.entry_computation
+        self._takes_arguments = bool(module.config.input_output_alias or module.config.buffer_donors)
         self._innermost_devices = topology.innermost_devices
         self._options = options
         self._costs: dict[Instruction, Cost] = instruction_costs(module)
@@ -142,7 +155,7 @@ class _Simulator:
     ) -> _Ready:
         op = instruction.op
         latest = _latest([ready[operand] for operand in instruction.operands])
-        if op in FREE_OPS or op in HALVES:
+        if is_free(instruction) or op in HALVES:
             return latest
         collective = self.communication.find(instruction)
         if collective is not None:
@@ -196,11 +209,25 @@ class _Simulator:
             cost = attention or cost
         seconds = 0.0
         if cost.bytes_accessed or cost.flops:
-            seconds = kernel_seconds(instruction, cost, distances, self._machine, self._innermost_devices)
+            share = processor_share(self._machine, self._innermost_devices)
+            arithmetic = arithmetic_seconds(instruction, cost, self._costs, self._machine.rates, share)
+            seconds = kernel_seconds(instruction, cost, distances, self._machine, self._innermost_devices, arithmetic)
+            copied = self._copied_bytes(instruction)
+            if copied:
+                seconds += copy_seconds(copied, self._machine, self._innermost_devices)
         if instruction.op is opcodes.FUSION:
             loops = [one for one in computed_inside(instruction.computations) if one.op is opcodes.WHILE]
             seconds *= max([1.0, *(self._trip_count(loop) for loop in loops)])
         return self._seconds.setdefault(instruction, seconds)
+
+    def _copied_bytes(self, instruction: Instruction) -> int:
+        """Returns the size of an argument that an instruction updates, in a copy because the caller keeps it."""
+        updated = _updated(instruction)
+        if updated is None or self._takes_arguments:
+            return 0
+        source = _source(updated)
+        is_argument = source.op is opcodes.PARAMETER and source.parent is self._entry
+        return array_bytes(updated.shape) if is_argument else 0
 
     def _distances(self, computation: Computation) -> dict[Instruction, Sequence[float]]:
         """Returns, for each instruction, the bytes that were accessed since the last access to each of its operands.
@@ -208,11 +235,11 @@ class _Simulator:
         What the computation does not access before was last accessed in the same place of the iteration before.
         """
         order = self._order(computation)
-        total = sum(self._costs[one].bytes_accessed for one in order if one.op not in FREE_OPS)
+        total = sum(self._costs[one].bytes_accessed for one in order if not is_free(one))
         accessed, last = 0.0, dict[Instruction, float]()
         found: dict[Instruction, Sequence[float]] = {}
         for instruction in order:
-            if instruction.op in FREE_OPS:
+            if is_free(instruction):
                 continue
             cost = self._costs[instruction]
             sources = [_source(operand) for operand in instruction.operands]
@@ -337,6 +364,18 @@ def _noted_trip_count(loop: Instruction) -> float:
     """Returns the trip count that XLA's compiler noted in an optimized module; 0 if there is none."""
     match = _NOTED_TRIP_COUNT.search(loop.backend_config)
     return float(match[1]) if match else 0.0
+
+
+def _updated(instruction: Instruction) -> Instruction | None:
+    """Returns the array of which an instruction changes a part; None for other instructions."""
+    if instruction.op in _UPDATES:
+        return instruction.operands[0]
+    if instruction.op is not opcodes.FUSION:
+        return None
+    inside = instruction.computations[0].root_instruction
+    if inside.op not in _UPDATES or inside.operands[0].op is not opcodes.PARAMETER:
+        return None
+    return instruction.operands[inside.operands[0].parameter_number]
 
 
 def _source(operand: Instruction) -> Instruction:
