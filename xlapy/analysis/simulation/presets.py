@@ -11,15 +11,24 @@ from typing import Final
 from xlapy.analysis.simulation.machine import Curve, DeviceRates, Level, Link, MachineDescription
 
 _H100_PRODUCTS: Final = {"bf16": 989e12, "f16": 989e12, "f8e4m3fn": 1979e12, "f8e5m2": 1979e12, "s8": 1979e12}
-"""Peak operations per second without sparsity, from the data sheet of the H100 SXM; for f32, 495e12 as TF32."""
+"""Peak operations per second without sparsity, from NVIDIA's data sheet of the H100 SXM: 989.4e12 for BF16, 1978.9e12
+for FP8, 494.7e12 for TF32 (f32), 66.9e12 for FP64 in tensor cores; memory with 3.35 TB/s, NVLink with 900 GB/s in both
+directions together (https://glennklockwood.com/garden/processors/h100 has them side by side)."""
+
+_H100_F32: Final = 67e12
+"""Operations of f32 per second outside of tensor cores, where a fused multiply-add counts as two."""
+
+_H100_FUNCTION_SHARE: Final = 8
+"""Instructions of f32 that a multiprocessor does in the time of one special function (Ampere and later:
+https://forums.developer.nvidia.com/t/parallelism-in-sfus/170635)."""
 
 H100: Final = MachineDescription(
     "h100",
     DeviceRates(
         {"default": Curve.constant(0.6 * 495e12), "f64": Curve.constant(0.6 * 67e12)}
         | {name: Curve.constant(0.6 * rate) for name, rate in _H100_PRODUCTS.items()},
-        elementwise=0.5 * 67e12,
-        transcendentals=0.5 * 67e12 / 8,
+        elementwise=0.5 * _H100_F32,
+        transcendentals=0.5 * _H100_F32 / _H100_FUNCTION_SHARE,
         bandwidth=Curve.constant(0.8 * 3.35e12),
         kernel_overhead=2e-6,
     ),
