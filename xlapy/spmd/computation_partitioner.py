@@ -49,8 +49,9 @@ from xlapy.spmd.array_sharding import (
 )
 from xlapy.spmd.context import InspectSharding, PartitioningContext
 from xlapy.spmd.custom_calls import CustomPartition, check_local_shapes, copy_program
+from xlapy.spmd.halo.concatenations import concatenates_ranges, expand_concatenation
+from xlapy.spmd.halo.local_windows import LOCAL_WINDOW_RULES
 from xlapy.spmd.local_operations import LOCAL_OPERATION_RULES, LocalOperation, local_iota
-from xlapy.spmd.local_windows import LOCAL_WINDOW_RULES
 from xlapy.spmd.manual_regions import (
     FULL_TO_SHARD,
     SHARD_TO_FULL,
@@ -63,7 +64,6 @@ from xlapy.spmd.manual_regions import (
 )
 from xlapy.spmd.partial_sums import DEFERRABLE_OPS
 from xlapy.spmd.resharding import PartitionedArray, Resharder
-from xlapy.spmd.rotations import expand_rotation, is_rotation
 from xlapy.spmd.sharding_rules import local_attributes, sharding_factors
 from xlapy.spmd.single_execution import Executions, executions_of, is_deterministic, run_once
 from xlapy.spmd.strategy import Strategy, choose_strategy
@@ -358,8 +358,8 @@ class _ComputationPartitioner:
 
     def _whole_operation(self, instruction: Instruction, operands: Sequence[Instruction]) -> Instruction:
         """Writes an operation that each device computes as a whole."""
-        if is_rotation(instruction):
-            return expand_rotation(self.write, instruction, operands[0])
+        if concatenates_ranges(instruction):
+            return expand_concatenation(self.write, instruction, operands)
         new = edit.clone_instruction(instruction, self.write.computation, operands)
         new.sharding = None
         return new

@@ -17,6 +17,7 @@ from xlapy.base.element_types import PRED
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import IDEMPOTENT_OPS, identity_value, monoid
 from xlapy.opcodes.registry import OpDef
+from xlapy.spmd.halo.concatenations import concatenates_ranges
 
 _LINEAR_IN_FIRST_OPERAND = frozenset(
     {
@@ -53,7 +54,7 @@ def partial_sum_operands(instruction: Instruction) -> Iterator[tuple[int, ...]]:
         yield from ((0,), (1,))
     elif op is opcodes.DIVIDE and not instruction.shape.element_type.is_integral:
         yield (0,)
-    elif op is opcodes.CONCATENATE:
+    elif op is opcodes.CONCATENATE or concatenates_ranges(instruction):
         yield tuple(range(len(instruction.operands)))
     elif op is opcodes.PAD and _is_constant(instruction.operands[1], 0):
         yield (0,)

@@ -27,8 +27,8 @@ from xlapy.spmd.collectives.windowed_dots import window_dots
 from xlapy.spmd.computation_partitioner import partition_computation, requested_shardings
 from xlapy.spmd.context import InspectSharding, PartitioningContext
 from xlapy.spmd.custom_calls import CustomPartitioner
+from xlapy.spmd.halo.concatenations import collect_concatenated_ranges
 from xlapy.spmd.propagation import propagate_shardings
-from xlapy.spmd.rotations import collect_rotations
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def partition(
     """
     Expand(ops=("async-done",)).run(module)
     InlineCalls(composites=True).run(module)
-    collect_rotations(module)
+    collect_concatenated_ranges(module)
     RemoveDeadCode().run(module)
     if propagate:
         propagate_shardings(module, devices)

@@ -30,10 +30,10 @@ from xlapy.opcodes.linalg import FftAttributes
 from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes, SliceAttributes
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
+from xlapy.spmd.halo.concatenations import concatenates_ranges, concatenation_of
+from xlapy.spmd.halo.windows import reads_padding
 from xlapy.spmd.parallel_indices import counted_dimension
 from xlapy.spmd.partial_sums import is_reducible_in_parts, produces_partial_sums, reducer_op
-from xlapy.spmd.rotations import is_rotation, rotation_of
-from xlapy.spmd.windows import reads_padding
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,10 @@ def _reverse(instruction: Instruction) -> Iterator[Factor]:
 @_rule(opcodes.CONCATENATE)
 def _concatenate(instruction: Instruction) -> Iterator[Factor]:
     """Yields all dimensions; along the concatenated one, a tile has elements of tiles of several operands."""
-    count = len(instruction.operands)
+    count, found = len(instruction.operands), concatenation_of(instruction)
+    assert found is not None
     for dimension in range(instruction.shape.rank):
-        exchanged = tuple(range(count)) if dimension == instruction.dimension else ()
+        exchanged = tuple(range(count)) if dimension == found[0] else ()
         yield Factor((dimension,) * count, (dimension,), exchanged, is_uneven=True)
 
 
@@ -427,8 +428,8 @@ def _all_to_all(instruction: Instruction) -> Iterator[Factor]:
 @_rule(opcodes.CUSTOM_CALL)
 def _custom_call(instruction: Instruction) -> Iterator[Factor]:
     """Yields the leading dimensions that a frontend attribute declares to be batch dimensions."""
-    if is_rotation(instruction):
-        yield from _rotation(instruction)
+    if concatenates_ranges(instruction):
+        yield from _concatenate(instruction)
         return
     count = (instruction.frontend_attributes or {}).get(BATCH_DIMENSIONS, "")
     shapes = [*(operand.shape for operand in instruction.operands), *(leaf for _, leaf in instruction.shape.leaves())]
@@ -438,12 +439,6 @@ def _custom_call(instruction: Instruction) -> Iterator[Factor]:
     for dimension in range(min(int(count), *[shape.rank for shape in shapes])):
         if len({shape.dimensions[dimension] for shape in shapes}) == 1:
             yield Factor((dimension,) * operands, (dimension,) * (len(shapes) - operands))
-
-
-def _rotation(instruction: Instruction) -> Iterator[Factor]:
-    rotated, _ = rotation_of(instruction)
-    for dimension in range(instruction.shape.rank):
-        yield Factor((dimension,), (dimension,), (0,) if dimension == rotated else (), is_uneven=True)
 
 
 # -- the attributes of local operations

@@ -29,11 +29,12 @@ from xlapy.spmd.array_sharding import (
     replicated,
     tile_count,
 )
+from xlapy.spmd.halo.concatenations import concatenation_of
+from xlapy.spmd.halo.windows import elements_exchanged
 from xlapy.spmd.partial_sums import partial_sum_operands, produces_partial_sums
 from xlapy.spmd.resharding import PartitionedArray
 from xlapy.spmd.sharding_rules import Factor
 from xlapy.spmd.time_model import all_reduce_seconds, exchange_seconds, operation_seconds, resharding_seconds
-from xlapy.spmd.windows import elements_exchanged
 
 FactorTilings = dict[Factor, Tiling]
 
@@ -246,7 +247,7 @@ class _StrategyChooser:
         elements = elements_exchanged(self.instruction, factor.operands, factor.results, are_whole, tiles)
         dimension, local = factor.operands[0], local_shape(self.operand_shapes[0], strategy.operands[0])
         assert dimension is not None
-        arrays = 1 if self.instruction.op is opcodes.CONCATENATE else len(factor.exchanged)
+        arrays = 1 if concatenation_of(self.instruction) else len(factor.exchanged)
         return exchange_seconds(arrays * array_bytes(local) / max(1, local.dimensions[dimension]) * elements)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.spmd.array_sharding import divides_evenly
-from xlapy.spmd.halo_exchange import HaloExchange
+from xlapy.spmd.halo.exchange import HaloExchange
 from xlapy.spmd.local_operations import LocalOperation
 from xlapy.spmd.strategy import Strategy
 from xlapy.spmd.tiling import tile_count

@@ -4,7 +4,7 @@ Along one dimension, each tile of the result is a sequence of segments: consecut
 Segments travel in rounds. In one round each tile sends at most one segment and each tile receives at most one, so that
 a round is one collective-permute; segments that stay on their device need none.
 
-Responsible for segments, rounds and the number of elements sent. Does not depend on instructions; `halo_exchange.py`
+Responsible for segments, rounds and the number of elements sent. Does not depend on instructions; `exchange.py`
 writes those.
 
 Worked example: 12 elements in 3 tiles of 4; each tile of the result needs its own elements and one on either side.

@@ -20,9 +20,8 @@ from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated
 from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.opcodes.movement import PadAttributes, SliceAttributes
 from xlapy.opcodes.reduction import WindowAttributes
-from xlapy.spmd.rotations import is_rotation, rotation_of
-from xlapy.spmd.tile_segments import (
-    Range,
+from xlapy.spmd.halo.concatenations import concatenation_of
+from xlapy.spmd.halo.segments import (
     Segment,
     Spans,
     TiledDimension,
@@ -141,17 +140,6 @@ def tile_reads(
     kernel_size = instruction.operands[1].shape.dimensions[kernel_dimension]
     result_size = shape.dimensions[labels.output_spatial_dimensions[spatial]]
     return reads_of_kernel_tiles(window, -(-kernel_size // tiles), tiles, result_size)
-
-
-def concatenation_of(instruction: Instruction) -> tuple[int, list[Range]] | None:
-    """Returns the dimension along which an operation concatenates ranges of its operands; None if it does not."""
-    if instruction.op is opcodes.CONCATENATE:
-        sizes = [operand.shape.dimensions[instruction.dimension] for operand in instruction.operands]
-        return instruction.dimension, [Range(number, 0, size) for number, size in enumerate(sizes)]
-    if is_rotation(instruction):
-        dimension, start = rotation_of(instruction)
-        return dimension, [Range(0, start, instruction.shape.dimensions[dimension] - start), Range(0, 0, start)]
-    return None
 
 
 def segments_of_concatenation(

@@ -5,12 +5,13 @@ elements that are needed. A span of elements may reach over several tiles, may d
 and may reach over the ends of the array, where its elements are a given padding value.
 
 Responsible for the instructions that assemble a local array from such elements. Does not depend on the operation that
-needs them (`windows.py`), nor on which segments travel in which round (`tile_segments.py`).
+needs them (`windows.py`), nor on which segments travel in which round (`segments.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,7 @@ from xlapy.opcodes.collectives import CollectivePermuteAttributes
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes
 from xlapy.passes.expand.blocks import compare, concatenate, index_type, iota, slice_dimension
-from xlapy.spmd.resharding import Resharder
-from xlapy.spmd.tile_segments import (
+from xlapy.spmd.halo.segments import (
     Round,
     Segment,
     Spans,
@@ -33,7 +33,42 @@ from xlapy.spmd.tile_segments import (
     concatenated_rounds,
     independent_rounds,
 )
+from xlapy.spmd.resharding import Resharder
 from xlapy.spmd.tiling import Tiling, replica_groups_along, tile_count
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Where the elements of a round are taken from and go to.
+
+    A device sends as many elements as the longest segment has. So that these are in its tile, a segment may be sent
+    with elements before or after it.
+
+    length: the number of elements that are sent. sent_from: the first of them in each source tile. offsets: where the
+    first of them goes in each tile of the result. low, high: which of them are of the segment of each tile.
+    """
+
+    length: int
+    sent_from: list[int]
+    offsets: list[int]
+    low: list[int]
+    high: list[int]
+
+    @staticmethod
+    def of(each: Round, tile_size: int) -> _Placed:
+        tiles, length = len(each.segments), each.length
+        placed = _Placed(length, [0] * tiles, [0] * tiles, [0] * tiles, [0] * tiles)
+        for target, segment, source in each.received:
+            placed.sent_from[source] = min(segment.start, tile_size - length)
+            placed.low[target] = segment.start - placed.sent_from[source]
+            placed.high[target] = placed.low[target] + segment.length
+            placed.offsets[target] = segment.position - placed.low[target]
+        return placed
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all tiles receive a segment and nothing else."""
+        return not any(self.low) and min(self.high) == self.length
 
 
 class HaloExchange:
@@ -122,37 +157,24 @@ class HaloExchange:
         return concatenate(self.write, pieces, self.dimension)
 
     def _selected(self, arrays: Sequence[Instruction], rounds: Sequence[Round], size: int) -> Instruction:
-        """Moves the segments of each round to their places and selects among the rounds, element by element."""
-        found: Instruction | None = None
-        for each in rounds:
-            placed, low, high = self._placed(arrays[each.array], each, size)
-            found = placed if found is None else self._select(self._is_between(placed, low, high), placed, found)
-        if found is None:
-            return self.write.splat(0, self._resized(arrays[0], size))
-        return found
+        """Writes the segments of each round to their places in an array of `size` elements.
 
-    def _placed(
-        self, array: Instruction, each: Round, size: int
-    ) -> tuple[Instruction, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Returns an array of `size` elements with a segment in its place, and where it begins and ends on each tile.
-
-        A device sends as many elements as the longest segment has. So that these are in its tile, a segment may be
-        sent with elements before it.
+        The array has room on both sides for elements that are sent together with a segment.
         """
-        length, tile_size = each.length, array.shape.dimensions[self.dimension]
-        sent_from, shifts = [0] * self.tiles, [0] * self.tiles
-        low, high = np.zeros(self.tiles, np.int64), np.zeros(self.tiles, np.int64)
-        for target, segment, source in each.received:
-            sent_from[source] = min(segment.start, tile_size - length)
-            shifts[target] = segment.start - sent_from[source] - segment.position
-            low[target], high[target] = segment.position, segment.position + segment.length
-        piece = self._slice_at(array, sent_from, length)
-        if not each.is_local:
-            piece = self._permuted(piece, each)
-        before = max(0, -min(shifts))
-        after = max(0, max(shifts) + size - length)
-        placed = self._slice_at(self._padded(piece, before, after, None), [shift + before for shift in shifts], size)
-        return placed, low, high
+        placed = [_Placed.of(each, arrays[each.array].shape.dimensions[self.dimension]) for each in rounds]
+        before = max([0, *[-offset for each in placed for offset in each.offsets]])
+        after = max([0, *[offset + each.length - size for each in placed for offset in each.offsets]])
+        found = self.write.splat(0, self._resized(arrays[0], before + size + after))
+        for each, one in zip(rounds, placed, strict=True):
+            piece = self._slice_at(arrays[each.array], one.sent_from, one.length)
+            piece = piece if each.is_local else self._permuted(piece, each)
+            offsets = [offset + before for offset in one.offsets]
+            if not one.is_full:
+                old = self._slice_at(found, offsets, one.length)
+                piece = self._select(self._is_between(piece, np.asarray(one.low), np.asarray(one.high)), piece, old)
+            indices = self._start_indices(found, offsets)
+            found = self.write.add(opcodes.DYNAMIC_UPDATE_SLICE, found, piece, *indices)
+        return slice_dimension(self.write, found, self.dimension, before, before + size)
 
     # -- communication and local movement
 
@@ -176,12 +198,17 @@ class HaloExchange:
         """Returns `length` elements from `starts[tile]` on."""
         if len(set(starts)) == 1:
             return slice_dimension(self.write, array, self.dimension, starts[0], starts[0] + length)
-        zero = self.write.scalar(0, index_type())
-        here = self._per_tile(np.asarray(starts, np.int32))
-        indices = [here if d == self.dimension else zero for d in range(array.shape.rank)]
         shape = self._resized(array, length)
         attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=shape.dimensions)
+        indices = self._start_indices(array, starts)
         return self.write.add(opcodes.DYNAMIC_SLICE, array, *indices, attributes=attributes, shape=shape)
+
+    def _start_indices(self, array: Instruction, starts: Sequence[int]) -> list[Instruction]:
+        """Returns the start indices of a slice that starts at `starts[tile]` along the dimension, else at 0."""
+        of_type = index_type(array.shape.dimensions[self.dimension])
+        zero = self.write.scalar(0, of_type)
+        here = self._per_tile(np.asarray(starts, zero.shape.dtype))
+        return [here if d == self.dimension else zero for d in range(array.shape.rank)]
 
     def slice_at(self, array: Instruction, starts: Sequence[int], length: int) -> Instruction:
         """Returns `length` elements of the local array, from `starts[tile]` on."""

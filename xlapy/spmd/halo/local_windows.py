@@ -1,6 +1,6 @@
 """Local operations that need elements of other tiles: windows, convolutions, pads, slices, reverse, concatenate.
 
-A device assembles the span of elements that its tile of the result needs (`halo_exchange.py`), where padding at the
+A device assembles the span of elements that its tile of the result needs (`exchange.py`), where padding at the
 ends of the array becomes elements of the padding value, and applies the same window to it without that padding.
 
 Responsible for the local operation of each of these. Does not depend on the geometry of windows (`windows.py`), nor on
@@ -19,18 +19,17 @@ from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.opcodes.movement import PadAttributes, SliceAttributes
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
-from xlapy.spmd.halo_exchange import HaloExchange, pad_dimension
-from xlapy.spmd.local_operations import LocalOperation
-from xlapy.spmd.rotations import expand_rotation
-from xlapy.spmd.tiling import Tiling, tile_count
-from xlapy.spmd.windows import (
+from xlapy.spmd.halo.concatenations import concatenation_of, expand_concatenation
+from xlapy.spmd.halo.exchange import HaloExchange, pad_dimension
+from xlapy.spmd.halo.windows import (
     TileReads,
-    concatenation_of,
     segments_of_concatenation,
     tile_reads,
     window_along,
     with_windows,
 )
+from xlapy.spmd.local_operations import LocalOperation
+from xlapy.spmd.tiling import Tiling, tile_count
 
 
 def exchange_along(local: LocalOperation, number: int, dimension: int, tiling: Tiling) -> HaloExchange:
@@ -171,17 +170,14 @@ def _local_reverse(local: LocalOperation) -> Instruction:
 
 
 def _local_concatenate(local: LocalOperation) -> Instruction:
-    """Assembles the tile of a concatenation, or of a rotation, from tiles of the operands."""
+    """Assembles the tile of a concatenation from tiles of the operands."""
     found = concatenation_of(local.instruction)
     if found is None:
         return local.write()
     dimension, _ = found
     tiling = local.result_shardings[0].tilings[dimension]
     if tiling is None:
-        is_call = local.instruction.op is opcodes.CUSTOM_CALL
-        return (
-            expand_rotation(local.resharder.write, local.instruction, local.operands[0]) if is_call else local.write()
-        )
+        return expand_concatenation(local.resharder.write, local.instruction, local.operands)
     are_whole = [sharding.tilings[dimension] is None for sharding in local.operand_shardings]
     segments = segments_of_concatenation(local.instruction, are_whole, tile_count(tiling))
     assert segments is not None

@@ -1,0 +1,1 @@
+"""Halo exchange: operations on split dimensions that need elements of other tiles."""
