@@ -274,6 +274,37 @@ def _rotation(chance: random.Random, kind: str) -> Program | None:
     return Program(kind, text, mesh.devices, [values_of(chance, sizes)])
 
 
+def _select_and_scatter(chance: random.Random, kind: str) -> Program | None:
+    mesh = _Mesh(chance)
+    sizes = [chance.randint(2, 20), chance.randint(2, 12)]
+    windows, results = [], []
+    for size in sizes:
+        window, stride = chance.randint(1, 4), chance.choice([1, 1, 2, 2, 3])
+        low, high = chance.choice([0, 0, 1, 2, -1]), chance.choice([0, 0, 1, 2, -1])
+        if min(low, high) < 0 and chance.random() < 0.7:
+            low = high = 0
+        if size + low + high < window or max(low, high) >= window:
+            return None
+        windows.append(f"{window} {stride} {low}_{high} 1 1")
+        results.append((size + low + high - window) // stride + 1)
+    text = f"""HloModule m
+      choose {{ a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT c = pred[] compare(a, b), direction={chance.choice(["GE", "GE", "GT", "LE"])} }}
+      add {{ a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT c = f32[] add(a, b) }}
+      ENTRY e {{ x = {shape_text(sizes)} parameter(0)
+        s = {shape_text(results)} parameter(1)
+        y = {shape_text(sizes)} negate(x), sharding={mesh.sharding(0, 0)}
+        t = {shape_text(results)} negate(s), sharding={mesh.sharding(0, 0)}
+        z = f32[] constant({chance.choice(["0", "0", "0", "-0", "3"])})
+        ROOT r = {shape_text(sizes)} select-and-scatter(y, t, z), window={window_text(windows)}, select=choose,
+          scatter=add, sharding={mesh.sharding(0, 0)} }}"""
+    given = [values_of(chance, sizes), values_of(chance, results, False)]
+    return Program(kind, text, mesh.devices, given)
+
+
 KINDS: dict[str, Callable[[random.Random, str], Program | None]] = {
     "reduce-window": _reduce_window,
     "convolution": _convolution,
@@ -284,4 +315,5 @@ KINDS: dict[str, Callable[[random.Random, str], Program | None]] = {
     "reverse": _reverse,
     "concatenate": _concatenate,
     "rotation": _rotation,
+    "select-and-scatter": _select_and_scatter,
 }

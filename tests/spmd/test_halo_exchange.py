@@ -107,6 +107,35 @@ def test_kernel_gradients_are_summed_over_tiles_of_space() -> None:
     assert _sent(module) == {"all-reduce": ["f32[3,3,5]"], "collective-permute": ["f32[2,1,3]", "f32[2,1,3]"]}
 
 
+POOLING = """HloModule m
+  greatest { a = f32[] parameter(0)
+    b = f32[] parameter(1)
+    ROOT c = pred[] compare(a, b), direction=GE }
+  add { a = f32[] parameter(0)
+    b = f32[] parameter(1)
+    ROOT c = f32[] add(a, b) }
+  ENTRY e { x = f32[16,8] parameter(0), sharding={devices=[4,1]<=[4]}
+    s = f32[ROWS,8] parameter(1), sharding={devices=[4,1]<=[4]}
+    z = f32[] constant(0)
+    ROOT r = f32[16,8] select-and-scatter(x, s, z), window={WINDOW}, select=greatest, scatter=add,
+      sharding={devices=[4,1]<=[4]} }"""
+
+
+def test_gradients_of_pooling_without_overlap_send_nothing() -> None:
+    text = POOLING.replace("ROWS", "8").replace("WINDOW", "size=2x1 stride=2x1")
+    module, _ = run_sharded(text, 4, [_array("f32[16,8]"), _array("f32[8,8]")])
+    assert _sent(module) == {}
+
+
+def test_padding_of_gradients_of_pooling_is_never_selected() -> None:
+    """Windows at the edge hold NaN and the least value alone, which padding with that value would be equal to."""
+    text = POOLING.replace("ROWS", "16").replace("WINDOW", "size=3x1 pad=1_1x0_0")
+    x = _array("f32[16,8]")
+    x[:3, :4], x[-3:, 2:] = -np.inf, np.nan
+    module, _ = run_sharded(text, 4, [x, _array("f32[16,8]")])
+    assert _sent(module) == {"collective-permute": ["f32[1,8]", "f32[1,8]", "f32[2,8]", "f32[2,8]"]}
+
+
 def test_spans_of_whole_arrays_are_not_sent() -> None:
     text = f"""HloModule m
       ENTRY e {{ x = f32[16,8] parameter(0)

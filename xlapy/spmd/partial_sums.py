@@ -56,7 +56,7 @@ def partial_sum_operands(instruction: Instruction) -> Iterator[tuple[int, ...]]:
         yield (0,)
     elif op is opcodes.CONCATENATE or concatenates_ranges(instruction):
         yield tuple(range(len(instruction.operands)))
-    elif op is opcodes.PAD and _is_constant(instruction.operands[1], 0):
+    elif op is opcodes.PAD and is_constant(instruction.operands[1], 0):
         yield (0,)
     elif op in (opcodes.REDUCE, opcodes.SCATTER) and produces_partial_sums(instruction):
         yield (0,) if op is opcodes.REDUCE else (0, 2)
@@ -83,7 +83,7 @@ def is_reducible_in_parts(reduce: Instruction) -> bool:
     """
     op = reducer_op(reduce)
     if op in (opcodes.ADD, opcodes.MULTIPLY):
-        return _is_constant(reduce.operands[1], identity_value(op, reduce.operands[1].shape.element_type))
+        return is_constant(reduce.operands[1], identity_value(op, reduce.operands[1].shape.element_type))
     return op in IDEMPOTENT_OPS
 
 
@@ -113,7 +113,7 @@ def reducer_op(instruction: Instruction) -> OpDef | None:
     return monoid(instruction.computations[0])
 
 
-def _is_constant(instruction: Instruction, value: float) -> bool:
+def is_constant(instruction: Instruction, value: float) -> bool:
     """Returns whether an instruction is a constant of this value, possibly converted or reshaped."""
     while instruction.op in (opcodes.CONVERT, opcodes.RESHAPE, opcodes.COPY):
         instruction = instruction.operands[0]

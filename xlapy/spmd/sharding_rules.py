@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from xlapy import opcodes
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.monoids import IDEMPOTENT_OPS
+from xlapy.hlo.monoids import IDEMPOTENT_OPS, identity_value, monoid
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.attributes.dimensions import PaddingDimension, SliceRanges
 from xlapy.opcodes.collectives import AllGatherAttributes, AllToAllAttributes, ReduceScatterAttributes
@@ -33,7 +33,7 @@ from xlapy.opcodes.registry import OpDef
 from xlapy.spmd.halo.concatenations import concatenates_ranges, concatenation_of
 from xlapy.spmd.halo.windows import reads_padding
 from xlapy.spmd.parallel_indices import counted_dimension
-from xlapy.spmd.partial_sums import is_reducible_in_parts, produces_partial_sums, reducer_op
+from xlapy.spmd.partial_sums import is_constant, is_reducible_in_parts, produces_partial_sums, reducer_op
 
 
 @dataclass(frozen=True)
@@ -280,6 +280,27 @@ def _reduce_window(instruction: Instruction) -> Iterator[Factor]:
             exchanged = () if window.is_identity else tuple(range(count))
             operands = (dimension,) * count + (None,) * count
             yield Factor(operands, (dimension,) * count, exchanged, is_uneven=True)
+
+
+@_rule(opcodes.SELECT_AND_SCATTER)
+def _select_and_scatter(instruction: Instruction) -> Iterator[Factor]:
+    """Yields all dimensions; those with windows only if a comparison selects.
+
+    A tile of the result depends on all windows that overlap it. Those of them that do not exist scatter the identity.
+    """
+    select, scatter = instruction.computations
+    op = monoid(scatter)
+    is_splittable = (
+        select.root_instruction.op is opcodes.COMPARE
+        and set(select.root_instruction.operands) == set(select.parameters)
+        and op is not None
+        and is_constant(instruction.operands[2], identity_value(op, instruction.shape.element_type))
+    )
+    for dimension, window in enumerate(instruction.attributes_as(WindowAttributes).window.dimensions):
+        if window.is_identity:
+            yield Factor((dimension, dimension, None), (dimension,), is_uneven=True)
+        elif is_splittable and window.base_dilation == window.window_dilation == 1:
+            yield Factor((dimension, dimension, None), (dimension,), (0, 1), is_uneven=True)
 
 
 @_rule(opcodes.SORT)

@@ -104,6 +104,12 @@ class HaloExchange:
         pieces = [self._filled_piece(array, each, spans, size, fill) for each in rounds]
         return concatenate(self.write, pieces, self.dimension)
 
+    def read(
+        self, array: Instruction, size: int, spans: Spans, fill: Instruction | None, is_whole: bool
+    ) -> Instruction:
+        """Returns the span of the device's tile, from the whole array or from tiles on all devices."""
+        return self.span_of_whole(array, spans, fill) if is_whole else self.span(array, size, spans, fill)
+
     def span_of_whole(self, array: Instruction, spans: Spans, fill: Instruction | None) -> Instruction:
         """Returns the span of the device's tile from the whole array, without communication."""
         size = array.shape.dimensions[self.dimension]
@@ -213,6 +219,17 @@ class HaloExchange:
     def slice_at(self, array: Instruction, starts: Sequence[int], length: int) -> Instruction:
         """Returns `length` elements of the local array, from `starts[tile]` on."""
         return self._slice_at(array, starts, length)
+
+    def updated_at(self, array: Instruction, update: Instruction, starts: Sequence[int]) -> Instruction:
+        """Returns the local array with some elements replaced, from `starts[tile]` on."""
+        indices = self._start_indices(array, starts)
+        return self.write.add(opcodes.DYNAMIC_UPDATE_SLICE, array, update, *indices)
+
+    def chosen(
+        self, array: Instruction, low: np.ndarray[Any, Any], high: np.ndarray[Any, Any], other: Instruction
+    ) -> Instruction:
+        """Returns an array with other elements outside of the indices from `low[tile]` up to `high[tile]`."""
+        return self._select(self._is_between(array, low, high), array, other)
 
     def _is_between(self, array: Instruction, low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> Instruction:
         """Returns for each element whether its index along the dimension is from `low[tile]` up to `high[tile]`."""

@@ -21,6 +21,7 @@ from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.spmd.halo.concatenations import concatenation_of, expand_concatenation
 from xlapy.spmd.halo.exchange import HaloExchange, pad_dimension
+from xlapy.spmd.halo.select_and_scatter import TileOfSelection, with_local_windows
 from xlapy.spmd.halo.windows import (
     TileReads,
     segments_of_concatenation,
@@ -48,11 +49,9 @@ def _read(
     array: the local array of operand `number`, which may be extended along other dimensions already.
     """
     exchange = exchange_along(local, number, dimension, tiling)
-    if local.operand_shardings[number].tilings[dimension] is None:
-        found = exchange.span_of_whole(array, reads.spans, fill)
-    else:
-        size = local.instruction.operands[number].shape.dimensions[dimension]
-        found = exchange.span(array, size, reads.spans, fill)
+    size = local.instruction.operands[number].shape.dimensions[dimension]
+    is_whole = local.operand_shardings[number].tilings[dimension] is None
+    found = exchange.read(array, size, reads.spans, fill, is_whole)
     if reads.are_aligned:
         return found
     write, holes = local.resharder.write, reads.base_dilation - 1
@@ -186,6 +185,32 @@ def _local_concatenate(local: LocalOperation) -> Instruction:
     )
 
 
+def _local_select_and_scatter(local: LocalOperation) -> Instruction:
+    """Selects in all windows that overlap the tile, and keeps what is scattered to the tile."""
+    array, source, initial = local.operands
+    tiles: list[TileOfSelection] = []
+    for dimension, tiling in enumerate(local.result_shardings[0].tilings):
+        window = window_along(local.instruction, dimension)
+        if tiling is None or window is None or window.is_identity:
+            continue
+        sizes = [operand.shape.dimensions[dimension] for operand in local.instruction.operands[:2]]
+        exchanges = [exchange_along(local, number, dimension, tiling) for number in range(2)]
+        tile = TileOfSelection(exchanges[0], sizes[0], local.shape.dimensions[dimension], window)
+        is_whole = [sharding.tilings[dimension] is None for sharding in local.operand_shardings[:2]]
+        array = exchanges[0].read(array, sizes[0], tile.reads.elements, None, is_whole[0])
+        source = exchanges[1].read(source, sizes[1], tile.reads.windows, initial, is_whole[1])
+        tiles.append(tile)
+    for tile in tiles:
+        array = tile.repeated_edges(array)
+    attributes = with_local_windows(local.instruction, [tile.exchange.dimension for tile in tiles])
+    found = replace(local, shape=array.shape).write([array, source, initial], attributes)
+    for tile in tiles:
+        found = tile.combined_edges(found, local.instruction, initial)
+    for tile in tiles:
+        found = tile.exchange.slice_at(found, tile.reads.offsets, tile.tile_size)
+    return found
+
+
 LOCAL_WINDOW_RULES: dict[OpDef, Callable[[LocalOperation], Instruction]] = {
     opcodes.CONCATENATE: _local_concatenate,
     opcodes.CONVOLUTION: _local_convolution,
@@ -193,6 +218,7 @@ LOCAL_WINDOW_RULES: dict[OpDef, Callable[[LocalOperation], Instruction]] = {
     opcodes.PAD: _local_pad,
     opcodes.REDUCE_WINDOW: _local_reduce_window,
     opcodes.REVERSE: _local_reverse,
+    opcodes.SELECT_AND_SCATTER: _local_select_and_scatter,
     opcodes.SLICE: _local_slice,
 }
 """Writes the operations that need elements of other tiles."""

@@ -119,6 +119,46 @@ def _reads(positions: Sequence[int], extent: int, base_dilation: int) -> TileRea
     return TileReads(Spans(tuple(starts), length), leads, extent, base_dilation)
 
 
+@dataclass(frozen=True)
+class OverlappingWindows:
+    """The windows that overlap each tile of the operand, and the elements of these windows.
+
+    offsets: the position of the tile among the elements.
+    """
+
+    windows: Spans
+    elements: Spans
+    offsets: tuple[int, ...]
+
+
+def overlapping_windows(window: WindowDimension, tile_size: int, tiles: int) -> OverlappingWindows:
+    """Returns the windows that overlap the tiles of an operand."""
+    firsts, counts = [], []
+    for tile in range(tiles):
+        start = tile * tile_size + window.padding_low
+        firsts.append(-(-(start - window.size + 1) // window.stride))
+        counts.append((start + tile_size - 1) // window.stride - firsts[-1] + 1)
+    count = max(1, *counts)
+    starts = [first * window.stride - window.padding_low for first in firsts]
+    ends = [start + (count - 1) * window.stride + window.size for start in starts]
+    low = min([0, *[tile * tile_size - start for tile, start in enumerate(starts)]])
+    high = max([0, *[(tile + 1) * tile_size - end for tile, end in enumerate(ends)]])
+    return _widened(firsts, starts, count, window, tile_size, low, high)
+
+
+def _widened(
+    firsts: list[int], starts: list[int], count: int, window: WindowDimension, tile_size: int, low: int, high: int
+) -> OverlappingWindows:
+    """Takes more windows on either side until their elements cover the tiles, which windows with gaps may not."""
+    before, after = -(low // window.stride), -(-high // window.stride)
+    firsts = [first - before for first in firsts]
+    starts = [start - before * window.stride for start in starts]
+    count += before + after
+    length = (count - 1) * window.stride + window.size
+    offsets = tuple([tile * tile_size - start for tile, start in enumerate(starts)])
+    return OverlappingWindows(Spans(tuple(firsts), count), Spans(tuple(starts), length), offsets)
+
+
 def tile_reads(
     instruction: Instruction, dimension: int, kernel_dimension: int | None, result_dimension: int | None, tiles: int
 ) -> TileReads:
@@ -132,6 +172,9 @@ def tile_reads(
         return reads_of_reversed_tiles(size, -(-size // tiles), tiles)
     window = window_along(instruction, dimension)
     assert window is not None
+    if instruction.op is opcodes.SELECT_AND_SCATTER:
+        reads = overlapping_windows(window, -(-size // tiles), tiles)
+        return TileReads(reads.elements, (0,) * tiles, reads.elements.length, 1)
     if result_dimension is not None:
         return reads_of_result_tiles(window, -(-shape.dimensions[result_dimension] // tiles), tiles)
     assert kernel_dimension is not None
