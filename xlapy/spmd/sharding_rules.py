@@ -30,9 +30,9 @@ from xlapy.opcodes.linalg import FftAttributes
 from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes, SliceAttributes
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
+from xlapy.spmd.along_dimension.parallel_indices import counted_dimension
 from xlapy.spmd.halo.concatenations import concatenates_ranges, concatenation_of
 from xlapy.spmd.halo.windows import reads_padding
-from xlapy.spmd.parallel_indices import counted_dimension
 from xlapy.spmd.partial_sums import is_constant, is_reducible_in_parts, produces_partial_sums, reducer_op
 
 
