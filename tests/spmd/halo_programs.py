@@ -305,6 +305,26 @@ def _select_and_scatter(chance: random.Random, kind: str) -> Program | None:
     return Program(kind, text, mesh.devices, given)
 
 
+def _dynamic_slice(chance: random.Random, kind: str) -> Program | None:
+    mesh = _Mesh(chance)
+    sizes = [chance.randint(2, 20), chance.randint(2, 12)]
+    taken = [chance.randint(1, size) for size in sizes]
+    starts = [chance.randint(-3, size + 3) for size in sizes]
+    head = f"""HloModule m
+      ENTRY e {{ x = {shape_text(sizes)} parameter(0)
+        u = {shape_text(taken)} parameter(1)
+        i = s32[] parameter(2)
+        j = s32[] parameter(3)
+        y = {shape_text(sizes)} add(x, x), sharding={mesh.sharding(0, 0)}"""
+    given = [np.abs(values_of(chance, sizes)) + 1, values_of(chance, taken), *np.asarray(starts, np.int32)]
+    if chance.random() < 0.5:
+        body = f"""ROOT r = {shape_text(taken)} dynamic-slice(y, i, j), dynamic_slice_sizes={{{taken[0]},{taken[1]}}},
+          sharding={chance.choice([mesh.sharding(0, 0), "{replicated}"])} }}"""
+    else:
+        body = f"""ROOT r = {shape_text(sizes)} dynamic-update-slice(y, u, i, j), sharding={mesh.sharding(0, 0)} }}"""
+    return Program(kind, f"{head}\n        {body}", mesh.devices, given)
+
+
 KINDS: dict[str, Callable[[random.Random, str], Program | None]] = {
     "reduce-window": _reduce_window,
     "convolution": _convolution,
@@ -316,4 +336,5 @@ KINDS: dict[str, Callable[[random.Random, str], Program | None]] = {
     "concatenate": _concatenate,
     "rotation": _rotation,
     "select-and-scatter": _select_and_scatter,
+    "dynamic slice": _dynamic_slice,
 }

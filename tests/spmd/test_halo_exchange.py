@@ -136,6 +136,20 @@ def test_padding_of_gradients_of_pooling_is_never_selected() -> None:
     assert _sent(module) == {"collective-permute": ["f32[1,8]", "f32[1,8]", "f32[2,8]", "f32[2,8]"]}
 
 
+@pytest.mark.parametrize("start", [-1, 0, 3, 6, 11, 40])
+def test_slices_at_run_time_are_summed_and_updates_stay_local(start: int) -> None:
+    """A slice of 5 rows overlaps up to three tiles of 4 rows."""
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[16,8] parameter(0), sharding={ROWS}
+        i = s32[] parameter(1)
+        j = s32[] constant(0)
+        y = f32[5,8] dynamic-slice(x, i, j), dynamic_slice_sizes={{5,8}}
+        z = f32[5,8] negate(y), sharding={{replicated}}
+        ROOT r = f32[16,8] dynamic-update-slice(x, z, i, j), sharding={ROWS} }}"""
+    module, _ = run_sharded(text, 4, [_array("f32[16,8]"), np.int32(start)])
+    assert _sent(module) == {"all-reduce": ["f32[5,8]"]}
+
+
 def test_spans_of_whole_arrays_are_not_sent() -> None:
     text = f"""HloModule m
       ENTRY e {{ x = f32[16,8] parameter(0)

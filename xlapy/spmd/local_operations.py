@@ -1,4 +1,4 @@
-"""Local operations that depend on which tile a device holds: iota, gather, scatter, dynamic-slice and its update.
+"""Local operations that depend on which tile a device holds: iota, gather, scatter.
 
 Indices into the whole array become indices into the local array. A device reads the elements of its own tile and
 zeros for all others, so that the sum over the devices is the result; updates outside of its own tile are dropped.
@@ -9,7 +9,6 @@ Responsible for what each device computes. Does not depend on why an operation i
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +22,6 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
-from xlapy.opcodes.movement import DynamicSliceAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.sources import IotaAttributes
 from xlapy.passes.expand.blocks import compare, concatenate, index_type, reduce_dimensions
@@ -187,57 +185,8 @@ def _local_scatter(local: LocalOperation) -> Instruction:
     return local.write([*local.operands[:count], indices, *local.operands[count + 1 :]])
 
 
-def _local_dynamic_slice(local: LocalOperation) -> Instruction:
-    """Slices the device's own tile; an element of another tile is zero."""
-
-    def sliced(indices: Sequence[Instruction], is_local: Instruction) -> Instruction:
-        return _or_zeros(local, is_local, local.write([local.operands[0], *indices]))
-
-    return _at_local_indices(local, 1, sliced)
-
-
-def _local_dynamic_update_slice(local: LocalOperation) -> Instruction:
-    """Updates the device's own tile; for an element of another tile, writes the old contents again."""
-
-    def updated(indices: Sequence[Instruction], is_local: Instruction) -> Instruction:
-        write, (array, update) = local.resharder.write, local.operands[:2]
-        attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=update.shape.dimensions)
-        old = write.add(opcodes.DYNAMIC_SLICE, array, *indices, attributes=attributes)
-        mask = write.broadcast(is_local, update.shape.with_element_type(is_local.shape.element_type))
-        return local.write([array, write.add(opcodes.SELECT, mask, update, old), *indices])
-
-    return _at_local_indices(local, 2, updated)
-
-
-def _at_local_indices(
-    local: LocalOperation,
-    first_index: int,
-    write: Callable[[Sequence[Instruction], Instruction], Instruction],
-) -> Instruction:
-    """Writes an operation at scalar start indices, given by the operands from number `first_index` on.
-
-    write: is given the local indices and whether they are inside the device's tile. Dimensions that are split are
-    those of which the operation takes one element.
-    """
-    sizes = local.instruction.operands[0].shape.dimensions
-    taken = local.instruction.operands[1].shape if first_index == 2 else local.instruction.shape
-    pairs = list(zip(sizes, taken.dimensions, strict=True))
-    tilings = local.operand_shardings[0].tilings
-    split = [d for d, (size, count) in enumerate(pairs) if count == 1 != size and tilings[d]]
-    if not split:
-        return local.write()
-    dimensions = [local.indexed_dimension(d, d in split, size - count) for d, (size, count) in enumerate(pairs)]
-    indices = [
-        local.local_indices(local.operands[first_index + d], None, [each], 0) for d, each in enumerate(dimensions)
-    ]
-    tests = [local.are_local(indices[d], None, [dimensions[d]]) for d in split]
-    return write(indices, functools.reduce(functools.partial(local.resharder.write.add, opcodes.AND), tests))
-
-
 LOCAL_OPERATION_RULES: dict[OpDef, Callable[[LocalOperation], Instruction]] = {
     opcodes.GATHER: _local_gather,
     opcodes.SCATTER: _local_scatter,
-    opcodes.DYNAMIC_SLICE: _local_dynamic_slice,
-    opcodes.DYNAMIC_UPDATE_SLICE: _local_dynamic_update_slice,
 }
 """Writes the operations whose local operation depends on the device's tile; others are the same on local operands."""

@@ -181,7 +181,7 @@ def _slice(instruction: Instruction) -> Iterator[Factor]:
 
 @_rule(opcodes.DYNAMIC_SLICE, opcodes.DYNAMIC_UPDATE_SLICE)
 def _dynamic_slice(instruction: Instruction) -> Iterator[Factor]:
-    """Yields the dimensions of which all elements are taken, or one element, from the device that holds it."""
+    """Yields all dimensions; those of a slice are reduced, because a device has zeros for elements of other tiles."""
     if instruction.operands[-1].shape.rank:
         return  # the start indices are one vector
     last = instruction.operands[1] if instruction.op is opcodes.DYNAMIC_UPDATE_SLICE else instruction
@@ -189,11 +189,11 @@ def _dynamic_slice(instruction: Instruction) -> Iterator[Factor]:
     kept = [dimension for dimension, (before, after) in enumerate(sizes) if before == after]
     yield from _same_dimensions(instruction, kept, is_uneven=True)
     rest = (None,) * (len(instruction.operands) - 1)
-    for dimension in [dimension for dimension, (before, after) in enumerate(sizes) if after == 1 != before]:
+    for dimension in [dimension for dimension, (before, after) in enumerate(sizes) if 0 < after != before]:
         if instruction.op is opcodes.DYNAMIC_UPDATE_SLICE:
-            yield Factor((dimension, *rest), (dimension,))
+            yield Factor((dimension, *rest), (dimension,), is_uneven=True)
         elif produces_partial_sums(instruction):
-            yield Factor((dimension, *rest), (None,))
+            yield Factor((dimension, *rest), (None,), is_uneven=True)
 
 
 def _dimensions_except(shape: Shape, dimensions: Sequence[int]) -> list[int]:

@@ -20,6 +20,7 @@ from xlapy.opcodes.movement import PadAttributes, SliceAttributes
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.opcodes.registry import OpDef
 from xlapy.spmd.halo.concatenations import concatenation_of, expand_concatenation
+from xlapy.spmd.halo.dynamic_slices import LOCAL_DYNAMIC_SLICE_RULES
 from xlapy.spmd.halo.exchange import HaloExchange, pad_dimension
 from xlapy.spmd.halo.select_and_scatter import TileOfSelection, with_local_windows
 from xlapy.spmd.halo.windows import (
@@ -218,6 +219,7 @@ LOCAL_WINDOW_RULES: dict[OpDef, Callable[[LocalOperation], Instruction]] = {
     opcodes.PAD: _local_pad,
     opcodes.REDUCE_WINDOW: _local_reduce_window,
     opcodes.REVERSE: _local_reverse,
+    **LOCAL_DYNAMIC_SLICE_RULES,
     opcodes.SELECT_AND_SCATTER: _local_select_and_scatter,
     opcodes.SLICE: _local_slice,
 }
