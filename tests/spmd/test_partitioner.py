@@ -453,3 +453,11 @@ def test_inspect_sharding_is_called() -> None:
     partition(module, DEVICES, inspect=lambda call, sharding: inspected.append((call.name, str(sharding))))
     assert inspected == [("i", COLUMNS)]
     assert [i.op.name for i in module.instructions()] == ["parameter", "transpose", "negate"]
+
+
+def test_a_tile_of_one_element_is_reduced_with_an_initial_value_that_is_not_the_identity() -> None:
+    text = f"""{HEAD}
+      ENTRY e {{ x = f32[4,3] parameter(0), sharding={ROWS}
+        least = f32[] constant(100)
+        ROOT r = f32[3] reduce(x, least), dimensions={{0}}, to_apply=most, sharding={WHOLE} }}"""
+    check(text, "all-reduce")

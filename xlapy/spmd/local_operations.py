@@ -9,6 +9,7 @@ Responsible for what each device computes. Does not depend on why an operation i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from xlapy.base.literal import Literal
 from xlapy.base.shape import Shape
 from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction
+from xlapy.hlo.monoids import IDEMPOTENT_OPS
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.indexing import GatherAttributes, ScatterAttributes
@@ -26,6 +28,7 @@ from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.sources import IotaAttributes
 from xlapy.passes.expand.blocks import compare, concatenate, index_type, reduce_dimensions
 from xlapy.spmd.array_sharding import ArraySharding
+from xlapy.spmd.partial_sums import reducer_op
 from xlapy.spmd.resharding import Resharder
 from xlapy.spmd.tiling import Tiling
 
@@ -185,8 +188,24 @@ def _local_scatter(local: LocalOperation) -> Instruction:
     return local.write([*local.operands[:count], indices, *local.operands[count + 1 :]])
 
 
+def _local_reduce(local: LocalOperation) -> Instruction:
+    """Writes a reduce of a tile. A reduce of one element returns it without the initial value, which the reduce of the
+    whole array combines; only idempotent operations have one that is not the identity."""
+    new, (operand, *_) = local.write(), local.operands
+    counts = [
+        math.prod([shape.dimensions[d] for d in local.instruction.dimensions])
+        for shape in (local.instruction.operands[0].shape, operand.shape)
+    ]
+    op = reducer_op(local.instruction)
+    if counts[1] != 1 or counts[0] == 1 or op is None or op not in IDEMPOTENT_OPS:
+        return new
+    write = local.resharder.write
+    return write.add(op, new, write.broadcast(local.operands[1], new.shape))
+
+
 LOCAL_OPERATION_RULES: dict[OpDef, Callable[[LocalOperation], Instruction]] = {
     opcodes.GATHER: _local_gather,
+    opcodes.REDUCE: _local_reduce,
     opcodes.SCATTER: _local_scatter,
 }
 """Writes the operations whose local operation depends on the device's tile; others are the same on local operands."""
