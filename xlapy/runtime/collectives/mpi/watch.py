@@ -139,7 +139,8 @@ class PeerWatch:
     def can_finalize(self) -> bool:
         """Returns whether the neighbors, which have left, finalize MPI or will do so. They have not waited for this
         process if it stood still. Watching has ended."""
-        for connection, peer in list(self._connections.items()):
+        for connection, peer in self._connections.items():
+            connection.setblocking(False)
             self._note(peer, _drained(connection))
             if _is_closed(connection):
                 self._closed.add(peer)
@@ -161,7 +162,7 @@ def _drained(connection: socket.socket) -> bytes:
     """What has come already."""
     data = b""
     try:
-        while more := connection.recv(4096, socket.MSG_DONTWAIT):
+        while more := connection.recv(4096):
             data += more
     except OSError:
         pass
@@ -171,7 +172,7 @@ def _drained(connection: socket.socket) -> bytes:
 def _is_closed(connection: socket.socket) -> bool:
     """Whether nothing more can come. What has come is read already."""
     try:
-        return not connection.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
+        return not connection.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
         return False
     except OSError:
