@@ -229,20 +229,17 @@ def copy_message(f: Function, clique: CliqueRecord, message: Message) -> None:
 
 
 @native_holding(LOCK)
-def fail_by_mpi(f: Function, clique: CliqueRecord, error: Int32) -> None:
-    """Fails a clique because a call of MPI has returned an error."""
+def fail_by_mpi(f: Function, clique: CliqueRecord, error: Int32, peer: Word) -> None:
+    """Fails a clique because a call of MPI for a transfer with a process has returned an error."""
     with f.when(clique.failure.load(RELAXED) != 0):
         f.ret()
     clique.mpi_error = error
-    reason = f.constant(Int32, FailureReason.MPI)
-    retire(f, clique, reason)
-    process = f.static(TRANSPORT).process
-    announce_failure(f, clique, reason.to(Word), process, f.null(Address), f.constant(Word, 0))
+    fail_by_peer(f, clique, f.constant(Int32, FailureReason.MPI), peer)
 
 
 @native_holding(LOCK)
 def fail_by_peer(f: Function, clique: CliqueRecord, reason: Int32, peer: Word) -> None:
-    """Fails a clique because a process has left or is lost."""
+    """Fails a clique because a process has left, is lost, or cannot be reached."""
     with f.when(clique.failure.load(RELAXED) != 0):
         f.ret()
     kept = clique.failed_message.known("each clique has memory for it")

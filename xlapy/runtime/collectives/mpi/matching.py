@@ -67,7 +67,7 @@ def finish_chunk(f: Function, request: ExchangeRequest, transfer: Transfer, erro
     """Notes that MPI has completed an operation of a transfer. error: what it says about it."""
     with f.when((error != 0) & (request.failed_at == 0)):
         request.holds = 1
-        fail_by_mpi(f, request_clique(request), error)
+        fail_by_mpi(f, request_clique(request), error, transfer.peer)
         request.holds = 0
     transfer.operations = transfer.operations - 1
     with f.when(request.failed_at != 0):
@@ -104,7 +104,7 @@ def start_send(f: Function, request: ExchangeRequest, transfer: Transfer) -> Non
         pack(f, transfer, message.data)
         error = send_message(f, message, transfer.peer, size)
         with f.when(error != 0):
-            fail_by_mpi(f, request_clique(request), error)
+            fail_by_mpi(f, request_clique(request), error, transfer.peer)
             f.ret()
         finish_transfer(f, request, transfer)
         f.ret()
@@ -115,7 +115,7 @@ def start_send(f: Function, request: ExchangeRequest, transfer: Transfer) -> Non
     peer = transfer.peer
     error = send_message(f, message, peer, f.constant(Word, 0))
     with f.when(error != 0):
-        fail_by_mpi(f, request_clique(request), error)
+        fail_by_mpi(f, request_clique(request), error, transfer.peer)
         f.ret()
     move_data(f, request, transfer, f.constant(Word, OperationKind.SEND_DATA), tag)
 
@@ -137,7 +137,7 @@ def move_data(f: Function, request: ExchangeRequest, transfer: Transfer, kind: W
     address = data.get().known("data that is not empty has an address")
     error = start_data(f, kind, request, transfer, address, transfer.peer, tag)
     with f.when(error != 0):
-        fail_by_mpi(f, request_clique(request), error)
+        fail_by_mpi(f, request_clique(request), error, transfer.peer)
 
 
 # --- receives

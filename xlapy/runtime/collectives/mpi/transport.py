@@ -72,6 +72,9 @@ _SLICE_SECONDS: Final = 0.2
 _EXIT_SECONDS: Final = 2.0
 """How long outgoing data may take when the transport ends."""
 
+_NOTICE_SECONDS: Final = 0.3
+"""How long after an error of MPI the end of the other process may be noticed: the system closes connections at once."""
+
 _SILENCE_SECONDS: Final = 3.0
 """How long a process may be silent after a failure before it counts as lost: three heartbeats."""
 
@@ -236,6 +239,10 @@ class MpiTransport:
         """Notes that a process has ended without leaving."""
         self.call("lose_process", process)
 
+    def is_lost(self, process: int, seconds: float) -> bool:
+        """Returns whether a process has ended without leaving. Waits some seconds for the notice of that."""
+        return self._wait_until(lambda: self.call("peer_state", process) == PeerState.LOST, seconds)
+
     def shutdown(self) -> bool:
         """Leaves the other processes, once they leave, too. Returns whether all have, so that MPI can be finalized."""
         if self._watch is not None:
@@ -395,10 +402,15 @@ class MpiClique:
         """The index of this process."""
         return self._transport.process_index
 
+    def is_lost(self, process: int) -> bool:
+        """Whether a process with which MPI has failed is lost. The watch tells that soon."""
+        return self._transport.is_lost(process, _NOTICE_SECONDS)
+
     @property
     def mpi_error_text(self) -> str:
         """MPI's text for the error that made the clique fail."""
-        return self._transport.error_text(self.word("mpi_error") & 0x7FFFFFFF)
+        text = self._transport.error_text(self.word("mpi_error") & 0x7FFFFFFF)
+        return " ".join(line.strip() for line in text.splitlines()[-2:])
 
 
 _Description = tuple[ErrorCode, str]
@@ -413,12 +425,14 @@ def _remote(clique: MpiClique) -> _Description:
     culprit = clique.message_word("exchange")
     if reason == FailureReason.LEFT:
         return _left_by(clique, culprit)
-    if reason == FailureReason.LOST:
+    if reason == FailureReason.LOST or (reason == FailureReason.MPI and clique.is_lost(culprit)):
         return _lost_of(clique, culprit)
+    if reason == FailureReason.MPI:
+        text = f"{clique.name_of(source)} has failed: a call of MPI for {clique.name_of(culprit)} has failed there"
+        return codes.MPI_CALL, text
     why = {
         FailureReason.PROGRAM: ": it has received data of another program than it executes",
         FailureReason.SIZE: ": it has received data of another size than it expects",
-        FailureReason.MPI: ": a call of MPI has failed there",
         FailureReason.MEMORY: ": it has no memory left",
     }.get(reason, f": {clique.message_text}" if clique.message_text else "")
     return codes.PROCESS_FAILED, f"{clique.name_of(source)} has failed{why}"
@@ -457,7 +471,10 @@ def _size(clique: MpiClique) -> _Description:
 
 
 def _mpi(clique: MpiClique) -> _Description:
-    return codes.MPI_CALL, f"a call of MPI has failed in process {clique.process_index}: {clique.mpi_error_text}"
+    peer = clique.message_word("source")
+    if clique.is_lost(peer):
+        return _lost_of(clique, peer)
+    return codes.MPI_CALL, f"a call of MPI for {clique.name_of(peer)} has failed: {clique.mpi_error_text}"
 
 
 def _memory(clique: MpiClique) -> _Description:
