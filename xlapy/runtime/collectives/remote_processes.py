@@ -11,6 +11,7 @@ import pickle
 import threading
 import time
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +24,6 @@ from xlapy.cpu.program.communication.wait_state import SharedMemory, exchanges_a
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import LAUNCH_NUMBER_OFFSET
 from xlapy.runtime.collectives.process_group import ExchangeKey, ProcessGroup
-
-_HOST_EXCHANGES = 1 << 62
-"""Numbers of exchanges of the host begin here. Those of native code are smaller."""
 
 _POLL_SECONDS = 0.001
 """Seconds between polls for exchanges that end because their clique has failed."""
@@ -146,8 +144,35 @@ class RemoteLaunch:
             found |= {device: (given, value) for device, value in contributions.items()}
         return found
 
+    def send(self, slot: tuple[Hashable, int], target: int, value: Any, what: str) -> None:
+        """Sends a message to a device of another process, and does not wait until it is received. slot: identifies the
+        message; the same in both processes."""
+        key, number = self._message_key(slot)
+        messages = {self.topology.process_of_device[target]: pickle.dumps(value, pickle.HIGHEST_PROTOCOL)}
+
+        def post() -> None:
+            with suppress(XlaError):  # the failure of the processes ends the launch, which reports it
+                self.processes.exchange(ExchangeKey(self.number, key, number), messages, (), what)
+
+        threading.Thread(target=post, name=what, daemon=True).start()
+
+    def receive(self, slot: tuple[Hashable, int], source: int, what: str) -> Any:
+        """Waits for a message from a device of another process."""
+        key, number = self._message_key(slot)
+        process = self.topology.process_of_device[source]
+        received = self.processes.exchange(ExchangeKey(self.number, key, number), {}, (process,), what)
+        return pickle.loads(received[process])
+
+    def _message_key(self, slot: tuple[Hashable, int]) -> tuple[int, int]:
+        return _number_of(f"message {slot[0]}"), slot[1]
+
     def _key(self, name: str) -> ExchangeKey:
-        number = _HOST_EXCHANGES | int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "little")
+        number = _number_of(name)
         with self._lock:
             step = self._steps[number] = self._steps.get(number, -1) + 1
         return ExchangeKey(self.number, number, step)
+
+
+def _number_of(name: str) -> int:
+    """The number of an exchange of the host."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "little")

@@ -53,6 +53,12 @@ class ExternalWait:
     any_of: bool = False
 
 
+def _receiver_of(key: Hashable) -> int | None:
+    """The receiver of the messages of a key `(channel, (sender, receiver))`; None if it is not known."""
+    pair = key[1] if isinstance(key, tuple) else None
+    return pair[1] if isinstance(pair, tuple) else None
+
+
 def _name_of_key(key: Hashable) -> str:
     """The key of a collective, as all processes write it."""
     return key.name if isinstance(key, Instruction) else repr(key)
@@ -183,6 +189,10 @@ class LaunchRendezvous:
         with self._lock:
             self._claim("send", key, device, what)
             slot = self._next_slot((key, "sent"))
+            target = _receiver_of(key)
+            if self._remote is not None and target is not None and target not in self._local:
+                self._remote.send(slot, target, value, f"{what} on {self._names[device]} for {self._names[target]}")
+                return
             self._messages[slot] = _Message(what, device, value)
             if slot in self._receivers:
                 self._release(self._receivers.pop(slot))
@@ -196,6 +206,16 @@ class LaunchRendezvous:
 
     def finish_receive(self, device: int, slot: MessageSlot, senders: Sequence[int], what: str) -> Any:
         """Returns the message in a slot; waits until one of the senders has sent it."""
+        remote = [sender for sender in senders if sender not in self._local]
+        if self._remote is not None and len(senders) == 1 and remote:
+            with self._lock:
+                self._waits[device] = _Wait(what, _constant(remote))
+            try:
+                described = f"{what} on {self._names[device]} from {self._names[remote[0]]}"
+                return self._remote.receive(slot, remote[0], described)
+            finally:
+                with self._lock:
+                    self._waits[device] = None
         with self._lock:
             if slot not in self._messages:
                 self._receivers[slot] = device
