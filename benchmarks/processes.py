@@ -112,6 +112,5 @@ def main() -> None:
             print(f"{line}  processor time {1e6 * processor:8.1f} us" if given.processor_time else line)
 
 
-
 if __name__ == "__main__":
     main()

@@ -70,7 +70,7 @@ class RemoteProcesses:
     def fail(self, error: BaseException) -> None:
         """Fails the launches in all processes, because of an error in this one."""
         if self._clique.failure is None:
-            self._clique.fail(f"process {self.topology.process_index} failed: {message_of(error)}")
+            self._clique.fail(message_of(error))
 
     def exchange(
         self, key: ExchangeKey, messages: Mapping[int, bytes], sources: Sequence[int], what: str

@@ -359,15 +359,13 @@ class LaunchRendezvous:
                 else self._joined_names(needed)
             )
             parts.append(f"{wait.what} on {self._names[device]} waits for {awaits}")
-        parts += [f"{self._names[d]} {self._describe_state(d)}" for d in sorted(awaited - set(devices))]
+        parts += [f"{self._names[d]} {self._describe_state(d)}" for d in sorted((awaited & self._local) - set(devices))]
         return "; ".join(parts)
 
     def _describe_state(self, device: int) -> str:
         wait = self._waits[device]
         if device in self._finished:
             return "has finished"
-        if device not in self._local:
-            return "runs elsewhere"
         if device in self._unstarted:
             return "is busy with earlier launches"
         if wait is None:
