@@ -215,6 +215,22 @@ def test_a_dot_keeps_neither_all_that_is_requested_nor_all_that_is_given() -> No
     check(text, "all-gather reduce-scatter")
 
 
+def test_equal_operations_send_once() -> None:
+    """A program that reads the same neighbors twice, as differences of slices do."""
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        a = f32[8,8] sine(x), sharding={ROWS}
+        b = f32[8,8] reverse(a), dimensions={{0}}, sharding={ROWS}
+        c = f32[8,8] reverse(a), dimensions={{0}}, sharding={ROWS}
+        d = f32[8,8] reverse(a), dimensions={{1}}, sharding={ROWS}
+        e = f32[8,8] add(b, c), sharding={ROWS}
+        ROOT r = f32[8,8] add(d, e), sharding={ROWS} }}"""
+    check(text, "collective-permute")
+    module = xla.parse_hlo(text)
+    partition(module, DEVICES)
+    assert [i.op.name for i in module.instructions()].count("collective-permute") == 1
+
+
 def test_convolutions_are_split_along_batch_and_features() -> None:
     text = """HloModule m
       ENTRY e { x = f32[2,8,3] parameter(0), sharding={devices=[2,1,1,2]<=[4] last_tile_dim_replicate}

@@ -16,7 +16,7 @@ dimensions may be split (`sharding_rules.py`), which strategy is chosen (`strate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 from xlapy import opcodes
@@ -156,6 +156,7 @@ class _ComputationPartitioner:
         self.manual_axes_of_uses = manual_axes_of_uses(old, context.devices)
         self.resharder = Resharder(write, context.devices, context.channels)
         self.values: dict[Instruction, list[PartitionedArray]] = {}
+        self.equal_operations: dict[Hashable, Instruction] = {}
 
     # -- values
 
@@ -245,6 +246,8 @@ class _ComputationPartitioner:
             self._custom_call(instruction, custom)
         elif executions := executions_of(instruction, self.devices, self._manual_axes_of(instruction)):
             self._run_once(instruction, executions)
+        elif (equal := self._equal_operation(instruction)) is not instruction:
+            self.values[instruction] = self.values[equal]
         else:
             self._operation(instruction)
 
@@ -336,6 +339,18 @@ class _ComputationPartitioner:
         self._define(instruction, new, placements, manual_axes)
 
     # -- operations
+
+    def _equal_operation(self, instruction: Instruction) -> Instruction:
+        """Returns the first operation with the same operands, attributes and sharding, the results of which are equal.
+
+        A later pass cannot merge them, once they have collectives.
+        """
+        if instruction.computations or instruction.has_control_edges or instruction.op.family == "collectives":
+            return instruction
+        if not instruction.operands or instruction.op is opcodes.CUSTOM_CALL:
+            return instruction
+        key = (instruction.op, instruction.operands, instruction.attributes, instruction.shape, instruction.sharding)
+        return self.equal_operations.setdefault(key, instruction)
 
     def _operation(self, instruction: Instruction) -> None:
         """Writes an operation on local operands as far as its strategy splits it, else on replicated ones."""
