@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +25,17 @@ class Program:
     arguments: list[Any]
 
 
+_PARAMETER = re.compile(r"(\w+) = (\S+) parameter\((\d)\), sharding=")
+"""A parameter with a sharding. Its negation may have one that does not divide evenly."""
+
+
 def random_program(chance: random.Random, kind: str | None = None) -> Program:
     """Returns a program of one of `KINDS`, or of the given kind."""
     kind = kind or chance.choice(list(KINDS))
     while True:
         found = KINDS[kind](chance, kind)
         if found is not None:
+            found.text = _PARAMETER.sub(r"in\1 = \2 parameter(\3)\n        \1 = \2 negate(in\1), sharding=", found.text)
             return found
 
 
@@ -106,7 +112,7 @@ def window_text(dimensions: list[str]) -> str:
 
 
 def _size(chance: random.Random, tiles: int) -> int:
-    return tiles * chance.randint(1, 6)
+    return tiles * chance.randint(1, 6) if chance.random() < 0.5 else chance.randint(2, 24)
 
 
 def _reduce_window(chance: random.Random, kind: str) -> Program | None:
@@ -233,13 +239,11 @@ def _reverse(chance: random.Random, kind: str) -> Program | None:
 def _concatenate(chance: random.Random, kind: str) -> Program | None:
     mesh = _Mesh(chance)
     dimension = chance.choice([0, 1])
-    tiles = (mesh.first, mesh.second)
     parts = [[_size(chance, mesh.first), _size(chance, mesh.second)] for _ in range(chance.randint(2, 3))]
     for part in parts:
         part[1 - dimension] = parts[0][1 - dimension]
     result = list(parts[0])
     result[dimension] = sum(part[dimension] for part in parts)
-    assert result[dimension] % tiles[dimension] == 0
     lines = [
         f"p{number} = {shape_text(part)} parameter({number}), sharding={mesh.sharding(0, 0, chance.random() < 0.8)}"
         for number, part in enumerate(parts)

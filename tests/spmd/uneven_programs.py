@@ -139,10 +139,48 @@ def _sort(chain: _Chain) -> None:
     chain.add(chain.sizes, f"sort({chain.value}), dimensions={{{chain.chance.randrange(2)}}}, to_apply=less")
 
 
+def _cumulative_sum(chain: _Chain) -> None:
+    dimension = chain.chance.randrange(2)
+    size = chain.sizes[dimension]
+    windows = ["1 1 0_0 1 1", "1 1 0_0 1 1"]
+    windows[dimension] = f"{size} 1 {chain.chance.choice([f'{size - 1}_0', f'0_{size - 1}'])} 1 1"
+    chain.add(chain.sizes, f"reduce-window({chain.value}, z), window={window_text(windows)}, to_apply=sum")
+
+
 def _take_rows(chain: _Chain) -> None:
-    rows, columns = chain.sizes
-    chain.add([rows, columns], f"gather({chain.value}, places), offset_dims={{1}}, collapsed_slice_dims={{0}}, "
-              f"start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,{columns}}}")  # fmt: skip
+    count, columns = chain.chance.randint(1, 12), chain.sizes[1]
+    chain.lines.append(f"g{len(chain.lines)} = s32[{count}] iota(), iota_dimension=0")
+    chain.add([count, columns], f"gather({chain.value}, g{len(chain.lines) - 1}), offset_dims={{1}}, "
+              f"collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, "
+              f"slice_sizes={{1,{columns}}}")  # fmt: skip
+
+
+def _add_to_rows(chain: _Chain) -> None:
+    count, (rows, columns) = chain.chance.randint(1, 12), chain.sizes
+    number = len(chain.lines)
+    chain.lines.append(f"h{number} = s32[{count}] iota(), iota_dimension=0")
+    chain.lines.append(f"upd{number} = {shape_text([count, columns])} broadcast(four), dimensions={{}}, "
+                       f"sharding={chain.sharding(2)}")  # fmt: skip
+    chain.add([rows, columns], f"scatter({chain.value}, h{number}, upd{number}), update_window_dims={{1}}, "
+              "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+              "to_apply=sum")  # fmt: skip
+
+
+def _slice_at_run_time(chain: _Chain) -> None:
+    sizes = [chain.chance.randint(1, size) for size in chain.sizes]
+    chain.add(sizes, f"dynamic-slice({chain.value}, one, one), dynamic_slice_sizes={{{sizes[0]},{sizes[1]}}}")
+
+
+def _greatest_places(chain: _Chain) -> None:
+    """Takes the greatest element of each row with its place, and broadcasts both."""
+    dimension, number = chain.chance.randrange(2), len(chain.lines)
+    sizes, other = list(chain.sizes), chain.sizes[1 - dimension]
+    chain.lines.append(f"w{number} = s32[{sizes[0]},{sizes[1]}] iota(), iota_dimension={dimension}")
+    chain.lines.append(f"q{number} = (f32[{other}], s32[{other}]) reduce({chain.value}, w{number}, low, zero), "
+                       f"dimensions={{{dimension}}}, to_apply=greater")  # fmt: skip
+    chain.lines.append(f"a{number} = s32[{other}] get-tuple-element(q{number}), index=1")
+    chain.lines.append(f"b{number} = f32[{other}] convert(a{number})")
+    chain.add(sizes, f"broadcast(b{number}), dimensions={{{1 - dimension}}}")
 
 
 def _iota(chain: _Chain) -> None:
@@ -162,7 +200,8 @@ def _constrain(chain: _Chain) -> None:
 
 _OPERATIONS = [
     _elementwise, _reciprocal, _transpose, _slice, _slice, _pad, _pad, _window, _reverse, _concatenate, _rotate,
-    _reduce_and_broadcast, _dot, _reshape, _sort, _iota, _constrain,
+    _reduce_and_broadcast, _dot, _reshape, _sort, _iota, _constrain, _cumulative_sum, _take_rows, _add_to_rows,
+    _slice_at_run_time, _greatest_places,
 ]  # fmt: skip
 
 
@@ -183,11 +222,21 @@ def random_uneven_program(chance: random.Random) -> Program:
       less {{ a = f32[] parameter(0)
         b = f32[] parameter(1)
         ROOT c = pred[] compare(a, b), direction=LT, type=TOTALORDER }}
+      greater {{ a = f32[] parameter(0)
+        i = s32[] parameter(1)
+        b = f32[] parameter(2)
+        j = s32[] parameter(3)
+        c = pred[] compare(a, b), direction=GE
+        d = f32[] select(c, a, b)
+        k = s32[] select(c, i, j)
+        ROOT r = (f32[], s32[]) tuple(d, k) }}
       ENTRY e {{ x = {shape_text(given)} parameter(0)
         z = f32[] constant(0)
         c = f32[] constant(5)
         four = f32[] constant(4)
         low = f32[] constant(-inf)
+        zero = s32[] constant(0)
+        one = s32[] constant(1)
         {separator.join(chain.lines)}
         ROOT r = {shape_text(chain.sizes)} negate({chain.value}), sharding={{replicated}} }}"""
     return Program("uneven", text, chain.devices, [np.abs(values_of(chance, given, False)) + 1])

@@ -8,15 +8,18 @@ Responsible for that replacement. Does not depend on which dimensions are split 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from xlapy import opcodes
+from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.spmd.array_sharding import divides_evenly
+from xlapy.spmd.array_sharding import ArraySharding, divides_evenly, uneven_dimensions
 from xlapy.spmd.halo.exchange import HaloExchange
 from xlapy.spmd.local_operations import LocalOperation
+from xlapy.spmd.resharding import Resharder
 from xlapy.spmd.strategy import Strategy
 from xlapy.spmd.tiling import tile_count
 
@@ -28,13 +31,30 @@ def with_identities(local: LocalOperation, strategy: Strategy) -> LocalOperation
         for number, dimension in enumerate(factor.operands if factor.is_reduction else ()):
             if dimension is None or number in factor.exchanged:
                 continue
-            size = local.instruction.operands[number].shape.dimensions[dimension]
-            if not divides_evenly(size, tiling):
-                exchange = HaloExchange(local.resharder, dimension, tiling, ())
-                own = operands[number].shape.dimensions[dimension]
-                starts = np.arange(tile_count(tiling)) * own
-                operands[number] = exchange.filled(operands[number], starts, size, _identity(local, number))
+            shape, sharding = local.instruction.operands[number].shape, local.operand_shardings[number]
+            if not divides_evenly(shape.dimensions[dimension], tiling):
+                identity = _identity(local, number)
+                operands[number] = with_filling(
+                    local.resharder, operands[number], shape, sharding, [dimension], identity
+                )
     return replace(local, operands=operands)
+
+
+def with_filling(
+    resharder: Resharder, tile: Instruction, shape: Shape, sharding: ArraySharding, dimensions: Sequence[int],
+    value: Instruction,
+) -> Instruction:  # fmt: skip
+    """Returns a tile of an array with a value in the elements that fill up some dimensions.
+
+    shape: that of the whole array. value: a scalar.
+    """
+    for dimension in set(uneven_dimensions(shape, sharding)).intersection(dimensions):
+        tiling = sharding.tilings[dimension]
+        assert tiling is not None
+        starts = np.arange(tile_count(tiling)) * tile.shape.dimensions[dimension]
+        exchange = HaloExchange(resharder, dimension, tiling, ())
+        tile = exchange.filled(tile, starts, shape.dimensions[dimension], value)
+    return tile
 
 
 def _identity(local: LocalOperation, number: int) -> Instruction:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlapy.base.shape import Ints
+from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.spmd.along_dimension.tile_group import TileGroup
 from xlapy.spmd.array_sharding import ArraySharding, Tiling, are_independent, divides_evenly, local_shape, replicated
@@ -73,5 +73,6 @@ class SplitOperation:
             self.operands[number], replicated(self.instruction.operand_shapes[number])
         ).instruction
 
-    def result(self, instruction: Instruction, sharding: ArraySharding) -> PartitionedArray:
-        return PartitionedArray(instruction, sharding, self.manual_axes)
+    def result(self, instruction: Instruction, sharding: ArraySharding, shape: Shape | None = None) -> PartitionedArray:
+        """Returns a result. shape: that of the whole array, which may be left out if it divides evenly."""
+        return PartitionedArray(instruction, sharding, self.manual_axes, shape)
