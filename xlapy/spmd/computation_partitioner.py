@@ -386,7 +386,9 @@ class _ComputationPartitioner:
         if rule is None or not all(shape.is_array and not shape.is_dynamic for shape in shapes):
             return None
         operands = [self.values[operand][0] for operand in instruction.operands]
-        requested = requested_shardings(instruction, self.devices) if instruction.sharding is not None else []
+        requested: Placements = []
+        if instruction.sharding is not None:
+            requested = requested_shardings(instruction, self.devices, allow_uneven=True)
         manual_axes = self._manual_axes_of(instruction)
         return rule(SplitOperation(self.resharder, instruction, operands, requested, manual_axes))
 
@@ -463,7 +465,7 @@ class _ComputationPartitioner:
         leaves = [self.values[operand] for operand in instruction.operands]
         if partitioner is None or not all(len(one) == 1 for one in leaves):
             return None
-        operands = [hlo_sharding_of(leaf.sharding.with_partial_sums(None), self.devices) for (leaf,) in leaves]
+        operands = [hlo_sharding_of(_even_sharding(leaf), self.devices) for (leaf,) in leaves]
         requested = requested_shardings(instruction, self.devices) if instruction.sharding is not None else None
         if requested is None:
             return partitioner(instruction, operands, None)

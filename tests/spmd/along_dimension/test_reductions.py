@@ -188,3 +188,22 @@ def test_top_k_selects_in_each_tile(
     rows_of_device = given.size // dimensions[-1] // (tiles[0] if len(tiles) > 1 else 1)
     is_gathered = k * 2 > dimensions[-1] // tiles[-1]
     assert largest_all_gather(module) == rows_of_device * (dimensions[-1] if is_gathered else k * tiles[-1])
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "z = f32[] constant(-inf)\n"
+        "ROOT r = f32[3,10] reduce-window(y, z), window={size=1x10 pad=0_0x0_9}, to_apply=most",
+        "z = f32[] constant(-inf)\ni = s32[3,10] iota(), iota_dimension=1\nn = s32[] constant(0)\n"
+        "ROOT r = (f32[3], s32[3]) reduce(y, i, z, n), dimensions={1}, to_apply=first_most",
+    ],
+    ids=["cumulative", "argmax"],
+)
+def test_tiles_that_are_not_full_are_filled_with_the_initial_value(operation: str) -> None:
+    """Ten elements over eight devices: three devices have none. All elements are negative, what fills up is zero."""
+    text = f"""{HEAD}ENTRY e {{ x = f32[3,10] parameter(0)
+      y = f32[3,10] copy(x), sharding={split(1, 8)}
+      {operation} }}"""
+    module = check_partitioned(text, 8, [-1 - abs(values(3, 10))])
+    assert largest_all_gather(module) <= 3 * 8 * 2

@@ -42,7 +42,8 @@ def cumulative_along_split_dimension(split: SplitOperation) -> list[PartitionedA
     reducer = instruction.to_apply
     if not initial_values_may_repeat(reducer, instruction.operands[1:]):
         return None
-    tile, initial = split.local(0, sharding), split.whole(1)
+    initial = split.whole(1)
+    tile = split.fill(split.local(0, sharding), sharding, dimension, initial)
     is_reverse = _windows(instruction)[dimension].padding_high > 0
     size = tile.shape.dimensions[dimension]
     window = _cumulative_window(tile.shape.rank, dimension, size, is_reverse)
@@ -56,7 +57,7 @@ def cumulative_along_split_dimension(split: SplitOperation) -> list[PartitionedA
     flat = write.reshape(carry, carry.shape.with_dimensions([carry.shape.dimensions[d] for d in rest]))
     spread = write.broadcast(flat, own.shape, rest)
     pair = (own, spread) if is_reverse else (spread, own)
-    return [split.result(apply_elementwise(write, reducer, *pair), sharding)]
+    return split.results([apply_elementwise(write, reducer, *pair)], sharding)
 
 
 def cumulative_dimension(instruction: Instruction) -> int | None:

@@ -53,10 +53,12 @@ def fft_along_split_dimensions(split: SplitOperation) -> list[PartitionedArray] 
         value = _transform(write, value, local, kind, lengths)
     for dimension in transformed:
         if sharding.tilings[dimension] is not None:
-            value = _transform_split(split.group(sharding, dimension), value, dimension, complex_kind)
+            value = _transform_split(
+                split.group(sharding, dimension), value, dimension, complex_kind, lengths[dimension]
+            )
     if kind is FftType.IRFFT:
         value = _transform(write, value, local, kind, lengths)
-    return [split.result(value, sharding)]
+    return split.results([value], sharding)
 
 
 def _sharding(split: SplitOperation, transformed: Sequence[int]) -> ArraySharding | None:
@@ -73,7 +75,8 @@ def _is_possible(split: SplitOperation, sharding: ArraySharding, transformed: Se
     if not math.prod(sizes):
         return False
     groups = [(d, split.group(sharding, d).size) for d in transformed if sharding.tilings[d] is not None]
-    return all(math.prod(sizes) > sizes[d] or sizes[d] % members == 0 for d, members in groups)
+    divisible = {d for d, members in groups if sizes[d] % members == 0 and split.is_even(sharding, d)}
+    return all(math.prod(sizes) > sizes[d] or d in divisible for d, _ in groups)
 
 
 def _transform(
@@ -90,15 +93,15 @@ def _transform(
     return write.transpose(found, [order.index(d) for d in range(len(order))])
 
 
-def _transform_split(group: TileGroup, value: Instruction, dimension: int, kind: FftType) -> Instruction:
-    """Writes the transform of complex numbers along a split dimension, given tiles."""
+def _transform_split(group: TileGroup, value: Instruction, dimension: int, kind: FftType, length: int) -> Instruction:
+    """Writes the transform of complex numbers along a split dimension of `length` elements, given tiles."""
     write, rows = group.resharder.write, Rows(value.shape.dimensions, dimension)
     size, members = value.shape.dimensions[dimension], group.size
     exchanged = 2 * -(-rows.count // members) * members
     tiles = rows.of(write, value)
-    if size % members == 0 and 3 * rows.count < exchanged:
+    if size * members == length and size % members == 0 and 3 * rows.count < exchanged:
         return rows.restore(write, _four_steps(group, tiles, kind))
-    whole = _transform_rows(write, group.exchange_for_whole_rows(write, tiles), kind)
+    whole = _transform_rows(write, group.exchange_for_whole_rows(write, tiles, length), kind)
     return rows.restore(write, group.exchange_for_tiles(write, whole, rows.count))
 
 

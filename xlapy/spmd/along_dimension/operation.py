@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xlapy.base.shape import Ints, Shape
+from xlapy.base.shape import Ints
 from xlapy.hlo.instruction import Instruction
 from xlapy.spmd.along_dimension.tile_group import TileGroup
-from xlapy.spmd.array_sharding import ArraySharding, Tiling, are_independent, divides_evenly, local_shape, replicated
+from xlapy.spmd.array_sharding import (
+    ArraySharding,
+    Tiling,
+    are_independent,
+    local_shape,
+    replicated,
+    uneven_dimensions,
+)
 from xlapy.spmd.resharding import PartitionedArray, Resharder
+from xlapy.spmd.uneven_tiles import with_filling
 
 
 @dataclass(frozen=True)
@@ -32,9 +40,9 @@ class SplitOperation:
     def sharding_along(self, dimension: int) -> ArraySharding | None:
         """Returns the sharding that splits the dimension, and that operands and results should have.
 
-        It is the requested sharding, or else that of the first operand that is split along the dimension. None if the
-        dimension is not split, or if the result is to be split along other dimensions only, so that resharding the
-        operands is enough.
+        The last tiles need not be full. It is the requested sharding, or else that of the first operand that is split
+        along the dimension. None if the dimension is not split, or if the result is to be split along other dimensions
+        only, so that resharding the operands is enough.
         """
         wanted = self.requested[0].with_partial_sums(None) if self.requested else None
         if wanted is not None and any(wanted.tilings):
@@ -50,10 +58,11 @@ class SplitOperation:
         sizes = self.instruction.operands[0].shape.dimensions
         if len(sharding.tilings) != len(sizes) or sharding.tilings[dimension] is None:
             return False
-        fits = all(
-            tiling is None or divides_evenly(size, tiling) for size, tiling in zip(sizes, sharding.tilings, strict=True)
-        )
-        return fits and are_independent([*sharding.all_tilings, *self.manual_axes])
+        return are_independent([*sharding.all_tilings, *self.manual_axes])
+
+    def is_even(self, sharding: ArraySharding, dimension: int) -> bool:
+        """Returns whether all tiles of a dimension of the first operand are full."""
+        return dimension not in uneven_dimensions(self.instruction.operands[0].shape, sharding)
 
     def local_sizes(self, sharding: ArraySharding) -> Ints:
         """Returns the sizes of a device's tile of the first operand."""
@@ -73,6 +82,14 @@ class SplitOperation:
             self.operands[number], replicated(self.instruction.operand_shapes[number])
         ).instruction
 
-    def result(self, instruction: Instruction, sharding: ArraySharding, shape: Shape | None = None) -> PartitionedArray:
-        """Returns a result. shape: that of the whole array, which may be left out if it divides evenly."""
-        return PartitionedArray(instruction, sharding, self.manual_axes, shape)
+    def fill(self, tile: Instruction, sharding: ArraySharding, dimension: int, fill: Instruction) -> Instruction:
+        """Replaces the elements that fill up the last tiles of a dimension by a scalar."""
+        return with_filling(self.resharder, tile, self.instruction.operands[0].shape, sharding, [dimension], fill)
+
+    def results(self, instructions: Sequence[Instruction], sharding: ArraySharding) -> list[PartitionedArray]:
+        """Returns the results of the operation, given their tiles."""
+        shapes = [leaf for _, leaf in self.instruction.shape.leaves()]
+        return [
+            PartitionedArray(instruction, sharding, self.manual_axes, shape)
+            for instruction, shape in zip(instructions, shapes, strict=True)
+        ]

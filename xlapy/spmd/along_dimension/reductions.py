@@ -16,7 +16,6 @@ from xlapy.spmd.along_dimension.reducers import combine_tiles, elements_of, init
 from xlapy.spmd.array_sharding import ArraySharding, are_independent
 from xlapy.spmd.partial_sums import is_reducible_in_parts
 from xlapy.spmd.resharding import PartitionedArray
-from xlapy.spmd.uneven_tiles import with_filling
 
 
 def reduce_split_dimensions(split: SplitOperation) -> list[PartitionedArray] | None:
@@ -30,20 +29,18 @@ def reduce_split_dimensions(split: SplitOperation) -> list[PartitionedArray] | N
     if not initial_values_may_repeat(reducer, instruction.operands[count:]):
         return None
     reduced = instruction.attributes_as(ReduceAttributes).dimensions
+    tiles = [split.local(number, sharding) for number in range(count)]
     initial = [split.whole(number) for number in range(count, 2 * count)]
-    shape = instruction.operands[0].shape
-    tiles = [
-        with_filling(split.resharder, split.local(number, sharding), shape, sharding, reduced, initial[number])
-        for number in range(count)
-    ]
+    for dimension in reduced:
+        pairs = zip(tiles, initial, strict=True)
+        tiles = [split.fill(tile, sharding, dimension, value) for tile, value in pairs]
     local = write.add(opcodes.REDUCE, *tiles, *initial, attributes=instruction.attributes, computations=[reducer])
     values = elements_of(write, local, count)
     for dimension in reduced:
         if sharding.tilings[dimension] is not None:
             values = combine_tiles(split.group(sharding, dimension), reducer, values, initial)
     kept = tuple([tiling for d, tiling in enumerate(sharding.tilings) if d not in reduced])
-    leaves = [leaf for _, leaf in instruction.shape.leaves()]
-    return [split.result(value, ArraySharding(kept), leaf) for value, leaf in zip(values, leaves, strict=True)]
+    return split.results(values, ArraySharding(kept))
 
 
 def _sharding_of_operands(split: SplitOperation) -> ArraySharding | None:

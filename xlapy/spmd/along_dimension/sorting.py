@@ -38,11 +38,11 @@ def sort_along_split_dimension(split: SplitOperation) -> list[PartitionedArray] 
     group, rows = split.group(sharding, dimension), Rows(split.local_sizes(sharding), dimension)
     if rows.count > 1:
         found = _sort_exchanged_rows(split, sharding, group, rows)
-    elif rows.count == 1 and _is_sorted_together(split.instruction, group.size):
+    elif rows.count == 1 and split.is_even(sharding, dimension) and _is_sorted_together(split.instruction, group.size):
         found = _sort_one_row(split, sharding, group, rows)
     else:
         return None
-    return [split.result(each, sharding) for each in found]
+    return split.results(found, sharding)
 
 
 def _sort_one_row(split: SplitOperation, sharding: ArraySharding, group: TileGroup, rows: Rows) -> list[Instruction]:
@@ -58,13 +58,15 @@ def _sort_exchanged_rows(
 ) -> list[Instruction]:
     """Sorts whole rows. Operands that count along the rows are not sent, nor are results that nothing uses."""
     write, instruction = split.resharder.write, split.instruction
+    row_size = instruction.operands[0].shape.dimensions[instruction.dimension]
     given: list[Instruction] = []
     for number, operand in enumerate(instruction.operands):
         if operand.op is opcodes.IOTA and operand.attributes_as(IotaAttributes).iota_dimension == instruction.dimension:
-            sizes = (-(-rows.count // group.size), operand.shape.dimensions[instruction.dimension])
-            given.append(iota(write, operand.shape.with_dimensions(sizes), 1))
+            counted = operand.shape.with_dimensions((-(-rows.count // group.size), row_size))
+            given.append(iota(write, counted, 1))
         else:
-            given.append(group.exchange_for_whole_rows(write, rows.of(write, split.local(number, sharding))))
+            tiles = rows.of(write, split.local(number, sharding))
+            given.append(group.exchange_for_whole_rows(write, tiles, row_size))
     is_stable = instruction.attributes_as(SortAttributes).is_stable
     found = sort_tiles(write, instruction.to_apply, given, 1, is_stable)
     used = _used_results(instruction)
@@ -103,6 +105,8 @@ def top_k_along_split_dimension(split: SplitOperation) -> list[PartitionedArray]
     sharding = operand.sharding.with_partial_sums(None)
     if sharding.tilings[dimension] is None or not are_independent([*sharding.all_tilings, *split.manual_axes]):
         return None
+    if not split.is_even(sharding, dimension):
+        return None
     group, k = split.group(sharding, dimension), instruction.attributes_as(TopKAttributes).k
     size = shape.dimensions[dimension] // group.size
     taken = min(k, size)
@@ -115,7 +119,7 @@ def top_k_along_split_dimension(split: SplitOperation) -> list[PartitionedArray]
     gathered = [_joined(write, group, rows.of(write, each)) for each in (values, indices)]
     best, order = _top_k(write, gathered[0], instruction, k)
     found = [rows.restore(write, each) for each in (best, _taken_along(write, gathered[1], order))]
-    return [split.result(each, sharding.with_tiling(dimension, None)) for each in found]
+    return split.results(found, sharding.with_tiling(dimension, None))
 
 
 def _top_k(write: Writer, operand: Instruction, like: Instruction, k: int) -> list[Instruction]:

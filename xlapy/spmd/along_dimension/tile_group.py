@@ -25,7 +25,7 @@ from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension
 from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
 from xlapy.opcodes.collectives import AllGatherAttributes, AllToAllAttributes
 from xlapy.opcodes.movement import PadAttributes
-from xlapy.passes.expand.blocks import new_computation
+from xlapy.passes.expand.blocks import new_computation, slice_dimension
 from xlapy.passes.rewrite import Writer
 from xlapy.spmd.array_sharding import ArraySharding, Tiling, replica_groups_along, tile_count
 from xlapy.spmd.resharding import Resharder
@@ -84,20 +84,25 @@ class TileGroup:
 
     # -- whole rows for tiles of rows
 
-    def exchange_for_whole_rows(self, write: Writer, tiles: Instruction) -> Instruction:
-        """Sends rows to members: `[rows, tile size]` becomes `[padded rows / members, row size]`."""
+    def exchange_for_whole_rows(self, write: Writer, tiles: Instruction, row_size: int) -> Instruction:
+        """Sends rows to members: `[rows, tile size]` becomes `[padded rows / members, row size]`.
+
+        The elements that fill up the last tiles are cut off.
+        """
         rows, size = tiles.shape.dimensions
         each = -(-rows // self.size)
         padded = pad_end(write, tiles, 0, each * self.size - rows)
         blocks = write.reshape(padded, tiles.shape.with_dimensions([self.size, each, size]))
         received = write.transpose(self.swap_blocks(write, blocks), (1, 0, 2))
-        return write.reshape(received, tiles.shape.with_dimensions([each, self.size * size]))
+        whole = write.reshape(received, tiles.shape.with_dimensions([each, self.size * size]))
+        return slice_dimension(write, whole, 1, 0, row_size)
 
     def exchange_for_tiles(self, write: Writer, rows: Instruction, count: int) -> Instruction:
         """Sends tiles back: the inverse of `exchange_for_whole_rows` for `count` rows."""
         each, size = rows.shape.dimensions
-        tile = size // self.size
-        blocks = write.reshape(rows, rows.shape.with_dimensions([each, self.size, tile]))
+        tile = -(-size // self.size)
+        padded = pad_end(write, rows, 1, self.size * tile - size)
+        blocks = write.reshape(padded, rows.shape.with_dimensions([each, self.size, tile]))
         received = self.swap_blocks(write, write.transpose(blocks, (1, 0, 2)))
         flat = write.reshape(received, rows.shape.with_dimensions([self.size * each, tile]))
         return flat if self.size * each == count else write.slice(flat, (0, 0), (count, tile))
