@@ -196,6 +196,9 @@ def deliver(f: Function, message: Message) -> Bool:
     with f.when(message.kind == MessageKind.LEAVING):
         note_left(f, message.source)
         f.ret(True)
+    with f.when(message.kind == MessageKind.LOST):
+        note_lost(f, message.exchange)
+        f.ret(True)
     known = find_clique(f, message.clique)
     with f.when(known.is_null()):
         f.ret(False)

@@ -71,10 +71,30 @@ def deserter(f: Function, request: ExchangeRequest) -> Word:
 
 @native
 def lose_process(f: Function, process: Word) -> None:
-    """Notes that a process has ended without leaving, and fails its cliques."""
-    with f.locked(f.static(TRANSPORT).lock):
+    """Notes that a process has ended without leaving, fails its cliques, and tells all other processes."""
+    transport = f.static(TRANSPORT)
+    with f.locked(transport.lock):
+        with f.when(peer_word(f, process).state != PeerState.PRESENT):
+            f.ret()
         note_lost(f, process)
+        tell_all(f, f.constant(Word, MessageKind.LOST), process)
     wake_progress(f)
+
+
+@native_holding(LOCK)
+def tell_all(f: Function, kind: Word, about: Word) -> None:
+    """Sends a message about a process to all others that are not lost."""
+    transport = f.static(TRANSPORT)
+    with f.count(transport.peer_count) as one:
+        is_present = peer_word(f, one.index).state != PeerState.LOST
+        with f.when((one.index != transport.process) & is_present):
+            message = new_message(f)
+            message.kind = kind
+            message.source = transport.process
+            message.clique = 0
+            message.exchange = about
+            message.size = 0
+            send_message(f, message, one.index, f.constant(Word, 0))
 
 
 @native_holding(LOCK)
@@ -115,14 +135,6 @@ def leave(f: Function) -> None:
     """Sends the last message of this process to all others."""
     transport = f.static(TRANSPORT)
     with f.locked(transport.lock):
-        with f.count(transport.peer_count) as one:
-            is_present = peer_word(f, one.index).state != PeerState.LOST
-            with f.when((one.index != transport.process) & is_present):
-                message = new_message(f)
-                message.kind = MessageKind.LEAVING
-                message.source = transport.process
-                message.clique = 0
-                message.size = 0
-                send_message(f, message, one.index, f.constant(Word, 0))
+        tell_all(f, f.constant(Word, MessageKind.LEAVING), transport.process)
         transport.left_at = now(f)
     wake_progress(f)

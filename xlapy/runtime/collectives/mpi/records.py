@@ -53,12 +53,14 @@ class OperationKind(IntEnum):
 
 class MessageKind(IntEnum):
     """What follows the header of a message: the data; nothing, because the data comes as messages of their own; or the
-    text that says why the sender has failed the clique. LEAVING: nothing; the sender sends no further message."""
+    text that says why the sender has failed the clique. LEAVING: nothing; the sender sends no further message.
+    LOST: nothing; the process `exchange` has ended without leaving."""
 
     INLINE = 0x786C6101
     ANNOUNCED = 0x786C6102
     FAILURE = 0x786C6103
     LEAVING = 0x786C6104
+    LOST = 0x786C6105
 
 
 class TransferState(IntEnum):
