@@ -6,6 +6,7 @@ Prints, for each program of `benchmarks.sharded_programs`, the bytes of the prog
 XLA:CPU of jaxlib compiles it for eight devices, and the number of collectives. Both are counted by the same function
 from their HLO; a collective in a loop counts as often as the loop runs. `--list` prints the collectives of both,
 `--compile` the time to compile a step of about 3000 instructions on both. A ratio above 1 means that xlapy sends less.
+The exit code is 1 if a program sends more than XLA's.
 """
 
 from __future__ import annotations
@@ -129,7 +130,8 @@ def _listing(found: list[Transfer]) -> Iterator[str]:
         yield f"  {each.times * each.sent:12,.0f}  {each.times} x {each.collective.op.name}({shapes})  {where}"
 
 
-def compare(names: list[str], lists: bool) -> None:
+def compare(names: list[str], lists: bool) -> int:
+    """Prints the table; returns the number of programs that send more than XLA's."""
     table = Table("program", "XLA bytes", "collectives", "xlapy bytes", "collectives", "ratio")
     worse = 0
     console = Console(width=140)
@@ -145,6 +147,7 @@ def compare(names: list[str], lists: bool) -> None:
             print(f"{name}, {heading}", *_listing(found), sep="\n")
     console.print(table)
     console.print(f"{len(names) - worse} of {len(names)} programs send no more than XLA's")
+    return worse
 
 
 # -- compile time
@@ -179,7 +182,9 @@ def main() -> None:
     if options.compile:
         compile_times()
         return
-    compare([n for n in PROGRAMS if not options.names or any(word in n for word in options.names)], options.list)
+    names = [name for name in PROGRAMS if not options.names or any(word in name for word in options.names)]
+    if compare(names, options.list):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
