@@ -16,7 +16,6 @@ import numpy as np
 from xlapy import opcodes
 from xlapy.analysis.constants import CHEAP_TO_RECOMPUTE_OPS, depends_only_on_operands, has_all_elements
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.traverse import ancestors, post_order
 from xlapy.interpreter.core import RULES, Context
 
 _MAX_INSTRUCTIONS = 64
@@ -64,16 +63,32 @@ def _component(indices: Instruction, index_vector_dim: int, component: int) -> t
 
 def _evaluated(instruction: Instruction) -> np.ndarray[Any, Any] | None:
     """Returns the value of an instruction that depends on constants only; None for others, and for large ones."""
-    needed = ancestors([instruction])
-    if len(needed) > _MAX_INSTRUCTIONS or not all(map(_can_be_evaluated, needed)):
-        return None
+    order = _constant_expression(instruction)
     values: dict[Instruction, Any] = {}
-    assert instruction.parent is not None
-    for each in [one for one in post_order(instruction.parent) if one in needed]:
+    for each in order:
         operands = [values[operand] for operand in each.operands]
         is_constant = each.op is opcodes.CONSTANT
         values[each] = each.literal.array if is_constant else RULES.find(each.op)(Context(), each, operands)
-    return np.asarray(values[instruction])
+    return np.asarray(values[instruction]) if order else None
+
+
+def _constant_expression(root: Instruction) -> list[Instruction]:
+    """Returns the instructions that a value depends on, operands first; none if they are many, or not constant.
+
+    The search ends at the first instruction that is not constant, so that it is cheap in large programs.
+    """
+    found: dict[Instruction, None] = {}
+    pending = [(root, False)]
+    while pending:
+        instruction, is_complete = pending.pop()
+        if is_complete:
+            found[instruction] = None
+        elif instruction not in found:
+            if len(pending) + len(found) > _MAX_INSTRUCTIONS or not _can_be_evaluated(instruction):
+                return []
+            pending.append((instruction, True))
+            pending += [(operand, False) for operand in instruction.operands]
+    return list(found)
 
 
 def _can_be_evaluated(instruction: Instruction) -> bool:
