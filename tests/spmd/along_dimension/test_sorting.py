@@ -114,10 +114,25 @@ def test_a_descending_row_on_the_native_platform() -> None:
 
 
 @pytest.mark.usefixtures("short_rows")
-@pytest.mark.parametrize(("element_type", "comparator"), [("f32", "partial"), ("s32", "no_order")])
-def test_a_row_without_a_total_order_is_gathered(element_type: str, comparator: str) -> None:
-    given = floats("ties", 512) if element_type == "f32" else np.random.default_rng(0).integers(0, 9, 512, np.int32)
-    module = check_partitioned(row_sort(element_type, 512, comparator, 4), 4, [given])
+@pytest.mark.parametrize("platform", ["interpreter", "cpu"])
+@pytest.mark.parametrize("kind", ["random", "zeros", "ties"])
+def test_a_row_in_partial_order_is_gathered_if_it_has_nan(kind: str, platform: str) -> None:
+    """Without NaN, only the branch that exchanges tiles runs; zeros of both signs are equal."""
+    given = floats("ties" if kind == "zeros" else kind, 512)
+    if kind == "zeros":
+        given[np.isnan(given)] = -0.0
+    module = check_partitioned(row_sort("f32", 512, "partial", 4), 4, [given], platform)
+    assert collectives(module) == ["all-gather", "all-reduce", "all-to-all"]
+    (branch,) = [i for i in module.instructions() if i.op.name == "conditional"]
+    gathers = [[i.shape.size for i in c if i.op.name == "all-gather"] for c in branch.computations]
+    assert gathers[0] == [512]
+    assert max(gathers[1], default=0) < 512
+
+
+@pytest.mark.usefixtures("short_rows")
+def test_a_row_without_an_order_is_gathered() -> None:
+    given = np.random.default_rng(0).integers(0, 9, 512, np.int32)
+    module = check_partitioned(row_sort("s32", 512, "no_order", 4), 4, [given])
     assert collectives(module) == ["all-gather"]
     assert largest_all_gather(module) == 512
 

@@ -214,17 +214,18 @@ def _agree(a: Instruction, b: Instruction, flip: int) -> bool:
     return True
 
 
-def is_strict_weak_order(comparator: Computation) -> bool:
-    """Returns whether a comparator orders all elements, NaN too, by keys, and is false for equal elements.
+def partially_ordered_keys(comparator: Computation) -> list[Instruction] | None:
+    """Returns the keys of the left element that a comparator compares by the partial order, in which NaN is unordered.
 
-    False also for comparators that are not recognized. Comparisons of floats that are not in total order do not order
-    NaN.
+    If none of these keys is NaN, the comparator is a strict weak order of all elements. Returns None for a comparator
+    that is not recognized as such an order.
     """
     reading = _Reading(comparator)
     if not reading.find_comparisons() or len(reading.keys) > _MAX_KEYS:
-        return False
-    if any(key.partial_order for key in reading.keys):
-        return False
+        return None
     table = reading.table(Context())
     is_strict = not table[(1,) * table.ndim]
-    return is_strict and _decisions(table) is not None
+    if not is_strict or _decisions(table) is None:
+        return None
+    partial = [key.value for key in reading.keys if key.partial_order]
+    return None if any(key.shape.element_type.is_complex for key in partial) else partial

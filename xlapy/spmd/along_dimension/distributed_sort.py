@@ -14,12 +14,15 @@
 A device sends each element at most once, plus a padding of some percent, instead of receiving the whole row, and sorts
 twice its share. XLA's partitioner gathers the row on every device.
 
-The comparator must be a strict weak order, because the search relies on it. Responsible for these steps. Does not
-depend on when a sort is partitioned that way (`sorting.py`).
+The comparator must be a strict weak order, because the search relies on it. If it compares floats by IEEE's partial
+order, devices look for NaN first: with NaN, which is unordered, the row is gathered and each device sorts the whole.
+
+Responsible for these steps. Does not depend on when a sort is partitioned that way (`sorting.py`).
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,9 +30,10 @@ from dataclasses import dataclass
 from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.base.shape import Shape
+from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.traverse import ancestors
+from xlapy.hlo.traverse import ancestors, post_order
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.indexing import GatherAttributes
 from xlapy.opcodes.movement import DimensionsAttributes, DynamicSliceAttributes
@@ -40,7 +44,9 @@ from xlapy.passes.expand.blocks import (
     counted_loop,
     index_type,
     iota,
+    new_computation,
     reduce_dimensions,
+    reducer_computation,
     slice_dimension,
 )
 from xlapy.passes.rewrite import Writer
@@ -63,12 +69,73 @@ def sort_tiles(
     return [write.get_tuple_element(result, number) for number in range(len(operands))]
 
 
-def sort_split_row(group: TileGroup, comparator: Computation, tiles: Sequence[Instruction]) -> list[Instruction]:
+def sort_split_row(
+    group: TileGroup, comparator: Computation, partial_keys: Sequence[Instruction], tiles: Sequence[Instruction]
+) -> list[Instruction]:
     """Writes the sort of a row of which each member holds a tile, given as arrays of one dimension.
 
-    Returns each member's tile of the sorted row.
+    partial_keys: the keys of the comparator's left element that are compared by IEEE's partial order. Returns each
+    member's tile of the sorted row.
     """
-    return _SplitRowSort(group, comparator, tiles).write_sort(tiles)
+    write, tile_index = group.resharder.write, group.tile_index()
+    if not partial_keys:
+        return _SplitRowSort(group, write, comparator, tiles).write_sort(tiles, tile_index)
+    argument = write.add(opcodes.TUPLE, tile_index, *tiles)
+
+    def gathered(into: Writer, given: list[Instruction]) -> Instruction:
+        index, *parts = [into.get_tuple_element(given[0], number) for number in range(len(tiles) + 1)]
+        return into.add(opcodes.TUPLE, *_sort_gathered_row(group, into, comparator, parts, index))
+
+    def distributed(into: Writer, given: list[Instruction]) -> Instruction:
+        index, *parts = [into.get_tuple_element(given[0], number) for number in range(len(tiles) + 1)]
+        return into.add(opcodes.TUPLE, *_SplitRowSort(group, into, comparator, parts).write_sort(parts, index))
+
+    branches = [
+        new_computation(write, "unordered_row", [argument.shape], gathered),
+        new_computation(write, "ordered_row", [argument.shape], distributed),
+    ]
+    has_nan = _has_nan(group, comparator, partial_keys, tiles)
+    result = write.add(opcodes.CONDITIONAL, has_nan, argument, argument, computations=branches)
+    return [write.get_tuple_element(result, number) for number in range(len(tiles))]
+
+
+def _has_nan(
+    group: TileGroup, comparator: Computation, keys: Sequence[Instruction], tiles: Sequence[Instruction]
+) -> Instruction:
+    """Returns whether any key of any member's elements is NaN."""
+    write = group.resharder.write
+    scalars = [Shape.scalar(tile.shape.element_type) for tile in tiles]
+
+    def is_nan(into: Writer, given: list[Instruction]) -> Instruction:
+        needed, copies = ancestors(keys), dict[Instruction, Instruction]()
+        for each in [one for one in post_order(comparator) if one in needed]:
+            if each.op is opcodes.PARAMETER:
+                copies[each] = given[each.parameter_number // 2]
+            else:
+                copies[each] = edit.clone_instruction(each, into.computation, [copies[o] for o in each.operands])
+        tests = [compare(into, copies[key], copies[key], ComparisonDirection.NE) for key in keys]
+        return functools.reduce(lambda one, other: into.add(opcodes.OR, one, other), tests)
+
+    shape = tiles[0].shape.with_element_type(PRED)
+    attributes = DimensionsAttributes.make(dimensions=(0,))
+    called = [new_computation(write, "is_nan", scalars, is_nan)]
+    tests = write.add(opcodes.MAP, *tiles, attributes=attributes, computations=called, shape=shape)
+    own = reduce_dimensions(write, opcodes.OR, tests, [0])
+    return group.resharder.all_reduce(own, reducer_computation(write, opcodes.OR, PRED), group.groups)
+
+
+def _sort_gathered_row(
+    group: TileGroup, write: Writer, comparator: Computation, tiles: Sequence[Instruction], tile_index: Instruction
+) -> list[Instruction]:
+    """Gathers a row and sorts it on each device; returns the tile of each member."""
+    size = tiles[0].shape.dimensions[0]
+    whole = [tile.shape.with_dimensions([group.size * size]) for tile in tiles]
+    rows = [write.reshape(group.stack(write, tile), shape) for tile, shape in zip(tiles, whole, strict=True)]
+    number = write.convert(tile_index, index_type(group.size * size))
+    start = write.add(opcodes.MULTIPLY, number, write.scalar(size, number.shape.element_type))
+    attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=(size,))
+    found = sort_tiles(write, comparator, rows, 0)
+    return [write.add(opcodes.DYNAMIC_SLICE, row, start, attributes=attributes) for row in found]
 
 
 @dataclass(frozen=True)
@@ -82,19 +149,19 @@ class _Search:
 class _SplitRowSort:
     """Writes the steps of one sort."""
 
-    def __init__(self, group: TileGroup, comparator: Computation, tiles: Sequence[Instruction]) -> None:
+    def __init__(self, group: TileGroup, write: Writer, comparator: Computation, tiles: Sequence[Instruction]) -> None:
         self.group = group
-        self.write = group.resharder.write
+        self.write = write
         self.comparator = comparator
         self.size = tiles[0].shape.dimensions[0]
         self.integer = index_type(self.size * max(group.size, _PROBES + 1))
         read = ancestors([comparator.root_instruction])
         self.key_operands = sorted({p.parameter_number // 2 for p in comparator.parameters if p in read})
 
-    def write_sort(self, tiles: Sequence[Instruction]) -> list[Instruction]:
+    def write_sort(self, tiles: Sequence[Instruction], tile_number: Instruction) -> list[Instruction]:
         write = self.write
         own = sort_tiles(write, self.comparator, tiles, 0)
-        tile_index = write.convert(self.group.tile_index(), self.integer)
+        tile_index = write.convert(tile_number, self.integer)
         inner = self._boundaries(own, tile_index)
         ends = [write.splat(value, self._integers(1)) for value in (0, self.size)]
         boundaries = concatenate(write, [ends[0], inner, ends[1]], 0)

@@ -9,10 +9,12 @@ Responsible for these choices. Does not depend on how an array is resharded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xlapy import opcodes
 from xlapy.base.element_types import S32
 from xlapy.hlo.instruction import Instruction
-from xlapy.interpreter.kernels.sort_keys import is_strict_weak_order
+from xlapy.interpreter.kernels.sort_keys import partially_ordered_keys
 from xlapy.opcodes.indexing import GatherAttributes
 from xlapy.opcodes.sorting import SortAttributes, TopKAttributes
 from xlapy.opcodes.sources import IotaAttributes
@@ -38,18 +40,23 @@ def sort_along_split_dimension(split: SplitOperation) -> list[PartitionedArray] 
     group, rows = split.group(sharding, dimension), Rows(split.local_sizes(sharding), dimension)
     if rows.count > 1:
         found = _sort_exchanged_rows(split, sharding, group, rows)
-    elif rows.count == 1 and split.is_even(sharding, dimension) and _is_sorted_together(split.instruction, group.size):
-        found = _sort_one_row(split, sharding, group, rows)
+    elif rows.count == 1 and split.is_even(sharding, dimension) and _is_long(split.instruction, group.size):
+        partial_keys = partially_ordered_keys(split.instruction.to_apply)
+        if partial_keys is None:
+            return None
+        found = _sort_one_row(split, sharding, group, rows, partial_keys)
     else:
         return None
     return split.results(found, sharding)
 
 
-def _sort_one_row(split: SplitOperation, sharding: ArraySharding, group: TileGroup, rows: Rows) -> list[Instruction]:
+def _sort_one_row(
+    split: SplitOperation, sharding: ArraySharding, group: TileGroup, rows: Rows, partial_keys: Sequence[Instruction]
+) -> list[Instruction]:
     write, comparator = split.resharder.write, split.instruction.to_apply
     tiles = [rows.of(write, split.local(number, sharding)) for number in range(len(split.operands))]
     flat = [write.reshape(tile, tile.shape.with_dimensions(tile.shape.dimensions[1:])) for tile in tiles]
-    found = sort_split_row(group, comparator, flat)
+    found = sort_split_row(group, comparator, partial_keys, flat)
     return [rows.restore(write, write.reshape(each, tile.shape)) for each, tile in zip(found, tiles, strict=True)]
 
 
@@ -87,11 +94,10 @@ def _used_results(instruction: Instruction) -> set[int]:
     return {user.tuple_index for user in users if user.users or user.is_root}
 
 
-def _is_sorted_together(instruction: Instruction, members: int) -> bool:
-    """Returns whether devices sort one row together. A tile has to be longer than the proposals of all devices."""
+def _is_long(instruction: Instruction, members: int) -> bool:
+    """Returns whether devices may sort one row together: a tile is longer than the proposals of all devices."""
     size = instruction.operands[0].shape.dimensions[instruction.dimension]
-    is_long = size >= DISTRIBUTED_SORT_MIN_ELEMENTS and members**3 <= size
-    return is_long and is_strict_weak_order(instruction.to_apply)
+    return size >= DISTRIBUTED_SORT_MIN_ELEMENTS and members**3 <= size
 
 
 def top_k_along_split_dimension(split: SplitOperation) -> list[PartitionedArray] | None:
