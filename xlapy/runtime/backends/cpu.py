@@ -428,8 +428,15 @@ class CpuBackend:
         """
         donated = program.donated
         numbers = [leaf_index(module.entry_computation.program_shape, leaf) for leaf in donated]
-        compiled = compile_module(program.compiled.module, numbers, *devices, instrument, optimized=True)
-        return self._program_of(compiled, program.shape, devices[1], donated)
+        spans, placement = program.topology is not None, program.compiled.program.placement
+        compiled = compile_module(
+            program.compiled.module, numbers, *devices, instrument, optimized=True, spans_processes=spans
+        )
+        made = self._program_of(compiled, program.shape, devices[1], donated, topology=program.topology)
+        copied = made.compiled.program.placement
+        if placement is not None and placement.connection is not None and copied is not None:
+            copied.connect(placement.connection)
+        return made
 
     def load(
         self,

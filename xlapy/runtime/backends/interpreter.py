@@ -14,9 +14,10 @@ from xlapy import opcodes
 from xlapy.analysis.fingerprint import module_fingerprint
 from xlapy.base import flags
 from xlapy.base.concurrency.process_topology import ProcessTopology
+from xlapy.base.error_codes.execution import devices as device_codes
 from xlapy.base.error_codes.execution import running as running_codes
 from xlapy.base.error_codes.interfaces import commands as codes
-from xlapy.base.errors import ExecutionError, UnsupportedError
+from xlapy.base.errors import ExecutionError, InvalidArgumentError, UnsupportedError
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -109,7 +110,12 @@ class InterpreterProgram:
         run_id = next(_run_ids)
         remote = None
         if self.topology is not None:
-            assert self._processes is not None, f"{self.module.name} is connected before its first launch"
+            if self._processes is None:
+                raise InvalidArgumentError(
+                    device_codes.RUN_DEVICES,
+                    f"{self.module.name} runs on devices of processes {list(self.topology.processes)}, and is not "
+                    "connected to them; call its method connect before the first launch",
+                )
             remote = self._processes.start_launch()
 
         def body(communicator: DeviceCommunicator) -> Value:

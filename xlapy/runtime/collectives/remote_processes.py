@@ -87,9 +87,19 @@ def begin_remote_launch(program: NativeProgram) -> RemoteLaunch | None:
     placement = program.placement
     if placement is None or not placement.exchanges:
         return None
-    connection = placement.connection
-    assert isinstance(connection, RemoteProcesses), f"{program.name} is connected before its first launch"
+    check_connected(program)
+    connection: RemoteProcesses = placement.connection
     return connection.start_launch()
+
+
+def check_connected(program: NativeProgram) -> None:
+    """`InvalidArgumentError` if a program that spans processes is not connected to the others."""
+    if program.placement is not None and program.placement.connection is None:
+        raise InvalidArgumentError(
+            device_codes.RUN_DEVICES,
+            f"{program.name} runs on devices of processes {list(program.placement.topology.processes)}, and is not "
+            "connected to them; call its method connect before the first launch",
+        )
 
 
 def set_launch_number(shared: SharedMemory, remote: RemoteLaunch | None) -> None:

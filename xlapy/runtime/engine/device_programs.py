@@ -17,6 +17,7 @@ from xlapy.cpu.program.communication.wait_state import cleared_memory_size, fute
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.targets.python_callbacks import PythonCallbacks, calls_only_python
 from xlapy.runtime.collectives.device_names import device_names
+from xlapy.runtime.collectives.remote_processes import check_connected
 from xlapy.runtime.engine.memory import UNCHECKED_BYTES
 from xlapy.runtime.engine.native_engine import engine
 from xlapy.runtime.engine.records import WORD, KeptObjects, Record
@@ -171,6 +172,7 @@ def add_device_programs(
     record["wait_words"], record["wait_word_count"] = kept.words(words), len(words)
     record["shared_bytes"], record["cleared_bytes"] = shared_memory_size(program), cleared_memory_size(program)
     if program.placement is not None and program.placement.exchanges:
+        check_connected(program)
         slots = program.placement.slot_offsets
         record["processes"] = program.placement.table_address
         record["exchange_slots"], record["exchange_slot_count"] = kept.words(slots), len(slots)
