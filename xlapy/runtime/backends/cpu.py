@@ -37,7 +37,7 @@ from xlapy.interpreter import Context
 from xlapy.interpreter.checks import NO_CHECKS, Checks
 from xlapy.interpreter.custom import custom_call_rule
 from xlapy.runtime.array_types import array_type
-from xlapy.runtime.backends.placed_programs import place_program
+from xlapy.runtime.backends.placed_programs import connect_alike, place_program
 from xlapy.runtime.buffer import array_on_memory
 from xlapy.runtime.collectives.communicator import DeviceCommunicator
 from xlapy.runtime.collectives.host_launches import HostProgram, cancel_starving, note_canceled, run_host_launch
@@ -428,14 +428,12 @@ class CpuBackend:
         """
         donated = program.donated
         numbers = [leaf_index(module.entry_computation.program_shape, leaf) for leaf in donated]
-        spans, placement = program.topology is not None, program.compiled.program.placement
+        spans = program.topology is not None
         compiled = compile_module(
             program.compiled.module, numbers, *devices, instrument, optimized=True, spans_processes=spans
         )
         made = self._program_of(compiled, program.shape, devices[1], donated, topology=program.topology)
-        copied = made.compiled.program.placement
-        if placement is not None and placement.connection is not None and copied is not None:
-            copied.connect(placement.connection)
+        connect_alike(made.compiled.program, program.compiled.program)
         return made
 
     def load(

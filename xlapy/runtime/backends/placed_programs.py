@@ -13,6 +13,7 @@ from xlapy.base.error_codes.execution import devices as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.cpu.compiler import Compiled
 from xlapy.cpu.program.communication.process_placement import ProcessPlacement
+from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.serialization.executable import LoadedProgram
 
 
@@ -38,3 +39,10 @@ def place_program(compiled: Compiled | LoadedProgram, topology: ProcessTopology 
     own.placement = ProcessPlacement(own, topology)
     placed.program = own
     return placed
+
+
+def connect_alike(program: NativeProgram, connected: NativeProgram) -> None:
+    """Connects a program to the same processes as another one, if that is connected."""
+    own, other = program.placement, connected.placement
+    if own is not None and other is not None and other.connection is not None:
+        own.connect(other.connection)

@@ -31,6 +31,10 @@ MAX_STAGED_BYTES = 1 << 20
 """The largest size of the operands of all members that are copied to staging memory. Members publish the addresses of
 larger operands instead."""
 
+MAX_STAGED_BYTES_OVER_PROCESSES = 1 << 16
+"""The same for programs that span processes. An all-reduce of staged operands sends each of them whole to all other
+processes; one of published operands sends two blocks of each to another process, in two exchanges."""
+
 MAX_SHARED_BYTES = 1 << 27
 """The largest size of all rendezvous of a program. Collectives beyond it fall back to the host."""
 
@@ -126,7 +130,8 @@ class RendezvousAssignment:
         if len(lengths) != 1 or max(lengths) > MAX_MEMBERS:
             return None
         count = max(lengths)
-        direct = count * sum(sizes) > MAX_STAGED_BYTES or instruction.op is opcodes.COLLECTIVE_REDUCE
+        limit = MAX_STAGED_BYTES_OVER_PROCESSES if self._program.spans_processes else MAX_STAGED_BYTES
+        direct = count * sum(sizes) > limit or instruction.op is opcodes.COLLECTIVE_REDUCE
         if (
             instruction.op in _PERMUTES
             and max(map(max, instruction.attributes_as(CollectivePermuteAttributes).source_target_pairs), default=0)
