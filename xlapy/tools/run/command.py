@@ -250,13 +250,18 @@ def _save(processes: RunProcesses, path: str, arrays: Mapping[int, Sequence[np.n
     """Saves the results as result0, result1 ...; with several devices as device0_result0 ..."""
     gathered = {number: row for one in processes.gather(arrays, "the results to save") for number, row in one.items()}
     named = {
-        f"device{number}_result{i}" if len(gathered) > 1 else f"result{i}": array
+        f"device{number}_result{i}" if len(gathered) > 1 else f"result{i}": _with_own_type(array)
         for number, row in sorted(gathered.items())
         for i, array in enumerate(row)
     }
     processes.together("saving the results", lambda: save_arrays(path, named) if processes.prints else None)
     if processes.prints:
         click.echo(f"saved {_count(len(named), 'array')} to {path}")
+
+
+def _with_own_type(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array of another process with NumPy's own object for its type, which `save_arrays` looks for."""
+    return array.view(np.dtype(array.dtype.type))
 
 
 def arguments_of(

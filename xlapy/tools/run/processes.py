@@ -1,8 +1,8 @@
 """`mpirun -n 4 xlapy run`: the processes of a run, which print one report.
 
 All processes execute the command. What a process prints is collected and printed by process 0, in the order of the
-devices. If a step fails in some processes, the first of them reports its error, and the others exit with code 1 without
-a message.
+devices. If a step fails in some processes, the first of them reports its error, and the others exit with the same code
+and without a message.
 
 Responsible for what the processes tell each other. Does not depend on what the command does.
 """
@@ -54,7 +54,7 @@ class RunProcesses:
         """Performs an action in all processes; returns its value.
 
         what: names the action in errors. If it fails in some processes, the first of them raises its error; the others
-        exit with code 1.
+        exit with the same code.
         """
         if self._group is None:
             return action()
@@ -64,11 +64,12 @@ class RunProcesses:
             value.append(action())
         except Exception as caught:  # every error must reach the other processes, which wait for this one
             error = caught
-        failed = [process for process, has_failed in enumerate(self.gather(error is not None, what)) if has_failed]
+        codes_of_processes = self.gather(_exit_code(error), what)
+        failed = [process for process, code in enumerate(codes_of_processes) if code]
         if error is not None and failed[0] == self.index:
             raise error
         if failed:
-            raise SystemExit(1)
+            raise SystemExit(codes_of_processes[failed[0]])
         return value[0]
 
     def gather(self, value: Any, what: str) -> list[Any]:
@@ -120,6 +121,13 @@ def printed(show: Callable[[], None]) -> str:
     with contextlib.redirect_stdout(output):
         show()
     return output.getvalue()
+
+
+def _exit_code(error: Exception | None) -> int:
+    """The exit code of a process that ends with an error; 0 without an error."""
+    if error is None:
+        return 0
+    return error.exit_code if isinstance(error, click.ClickException) else 1
 
 
 def _divisors_text(number: int) -> str:
