@@ -28,7 +28,7 @@ _client_numbers: weakref.WeakKeyDictionary[ProcessGroup, Iterator[int]] = weakre
 
 
 @runtime_checkable
-class PlacedProgram(Protocol):
+class SpanningProgram(Protocol):
     """A program that can run on devices of several processes."""
 
     @property
@@ -36,13 +36,18 @@ class PlacedProgram(Protocol):
         """Which devices belong to which process; None if all are devices of this one."""
         ...
 
-    def placed(self, topology: ProcessTopology | None) -> Any:
-        """Returns a program of the same code on other devices."""
-        ...
-
     def connect(self, group: ProcessGroup, device_ids: Sequence[int]) -> None:
         """Connects the program to the other processes, before its first launch. device_ids: tell programs on different
         devices apart."""
+        ...
+
+
+@runtime_checkable
+class MovableProgram(SpanningProgram, Protocol):
+    """A program whose code can run on other devices."""
+
+    def placed(self, topology: ProcessTopology | None) -> Any:
+        """Returns a program of the same code on other devices."""
         ...
 
 
@@ -76,7 +81,7 @@ class ClientProcesses:
 
     def connect(self, program: object, devices: Sequence[Device]) -> None:
         """Connects a program that runs on devices of several processes, this one among them, to the others."""
-        if self.group is None or not isinstance(program, PlacedProgram):
+        if self.group is None or not isinstance(program, SpanningProgram):
             return
         if program.topology is None or not program.topology.local_devices:
             return
@@ -109,14 +114,14 @@ def join_processes(platform: str, devices: int) -> ClientProcesses:
 
 
 def placed_program(program: object, topology: ProcessTopology | None, name: str) -> Any:
-    """Returns a program of the same code with another topology; `UnsupportedError` if its platform cannot run it on
-    several processes."""
-    if isinstance(program, PlacedProgram):
-        return program if program.topology == topology else program.placed(topology)
-    if topology is None:
+    """Returns a program of the same code with another topology; `UnsupportedError` if its platform cannot move it
+    between processes. name: of the program, for errors."""
+    if isinstance(program, MovableProgram):
+        return program.placed(topology)  # of its own, as it is bound and connected to its devices
+    if topology is None and getattr(program, "topology", None) is None:
         return program
     raise UnsupportedError(
-        codes.PROCESSES, f"{name} runs on devices of several processes, which its platform does not support"
+        codes.PROCESSES, f"{name} cannot move to devices of other processes on its platform: compile it for them"
     )
 
 
