@@ -140,7 +140,7 @@ def single_device_executable(loaded: LoadedExecutable, device: PlatformDevice) -
         raise InvalidArgumentError(
             codes.DEVICE_NUMBER, f"{name} runs on the devices {list(devices)}, not on device {device.number}"
         )
-    elif not loaded.device_programs or loaded.record["has_collectives"]:
+    elif not loaded.device_programs or loaded.record["has_collectives"] or loaded.topology is not None:
         raise UnsupportedError(
             pjrt_codes.SINGLE_CALL,
             f"the devices of {name} depend on each other or on the host: call it once for all of them",

@@ -41,7 +41,7 @@ def instrumented_executable_of(loaded: LoadedExecutable) -> InstrumentedExecutab
 
 def _make_instrumented(loaded: LoadedExecutable) -> InstrumentedExecutable:
     executable, original = loaded.executable, loaded.executable.program
-    if not isinstance(original, CpuProgram) or original.has_checks:
+    if not isinstance(original, CpuProgram) or original.has_checks or loaded.topology is not None:
         return InstrumentedExecutable(next(_numbers), loaded, None)
     try:
         copy, program = compile_instrumented(executable, Instrument.EVENTS)
