@@ -26,6 +26,7 @@ xlapy run module.hlo --input args.npz --save out.npz
 xlapy run module.hlo --random 0 --repeat 10      # prints the times
 xlapy run module.hlo --random 0 --platform interpreter       # the default platform is cpu
 xlapy run module.hlo --random 0 --compare interpreter        # the first instruction whose value differs
+mpirun -n 4 xlapy run module.hlo --random 0 --compare single # on 4 processes: the same bits as in one?
 xlapy run module.hlo --random 0 --trace=dot      # prints the value of each instruction whose name matches
 xlapy run module.hlo --random 0 --check-nans     # stops at the first instruction that produces a NaN
 xlapy run module.hlo --num-replicas 4 --input args.npz --input 2=other.npz   # four devices; 2 has its own arguments

@@ -41,6 +41,8 @@ HARMLESS: dict[str, str] = dict.fromkeys(
         "opcodes.attributes.replica_groups._device_groups",
         "pjrt.objects.loaded_executable.parameter_orders",
         "pjrt.objects.loaded_executable.result_orders",
+        "pjrt.objects.platform.addressable_devices",
+        "pjrt.objects.platform.devices_by_number",
         "proto.encodings.numbers",
         "spmd.array_sharding._tiling_along",
         "spmd.array_sharding._tilings_of_positions",
