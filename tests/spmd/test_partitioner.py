@@ -215,6 +215,25 @@ def test_a_dot_keeps_neither_all_that_is_requested_nor_all_that_is_given() -> No
     check(text, "all-gather reduce-scatter")
 
 
+@pytest.mark.parametrize("padding", ["1_0x0_0", "0_3x1_2", "2_1_1x0_0"])
+def test_a_slice_of_a_pad_sends_what_a_shift_needs(padding: str) -> None:
+    """The tiles of the padded array, which has another size, are not computed."""
+    sizes = {"1_0x0_0": "9,8", "0_3x1_2": "11,11", "2_1_1x0_0": "18,8"}[padding]
+    start = 3 if padding.startswith("0") else 0
+    columns = "1:9" if padding.endswith("2") else "0:8"
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[8,8] parameter(0), sharding={ROWS}
+        z = f32[] constant(7)
+        p = f32[{sizes}] pad(x, z), padding={padding}
+        ROOT r = f32[8,8] slice(p), slice={{[{start}:{start + 8}],[{columns}]}}, sharding={ROWS} }}"""
+    module = xla.parse_hlo(text)
+    partition(module, DEVICES)
+    assert f"f32[{sizes}]" not in module.to_text()
+    sent = [i.op.name for i in module.instructions() if i.op.family == "collectives" and i.operands]
+    assert set(sent) == {"collective-permute"}
+    check(text, "collective-permute")
+
+
 def test_equal_operations_send_once() -> None:
     """A program that reads the same neighbors twice, as differences of slices do."""
     text = f"""HloModule m

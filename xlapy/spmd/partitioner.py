@@ -29,6 +29,7 @@ from xlapy.spmd.context import InspectSharding, PartitioningContext
 from xlapy.spmd.custom_calls import CustomPartitioner
 from xlapy.spmd.halo.concatenations import collect_concatenated_ranges
 from xlapy.spmd.propagation import propagate_shardings
+from xlapy.spmd.sliced_pads import merge_slices_of_pads
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def partition(
     Expand(ops=("async-done",)).run(module)
     InlineCalls(composites=True).run(module)
     collect_concatenated_ranges(module)
+    merge_slices_of_pads(module)
     RemoveDeadCode().run(module)
     if propagate:
         propagate_shardings(module, devices)
