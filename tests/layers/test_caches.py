@@ -46,6 +46,7 @@ HARMLESS: dict[str, str] = dict.fromkeys(
         "proto.encodings.numbers",
         "spmd.array_sharding._tiling_along",
         "spmd.array_sharding._tilings_of_positions",
+        "spmd.halo.segments.rounds_of_spans",
         "spmd.tiling._are_independent",
         "spmd.tiling._combined_tiling",
         "spmd.tiling._major_and_minor",

@@ -32,6 +32,7 @@ from xlapy.spmd.halo.segments import (
     TiledDimension,
     concatenated_rounds,
     independent_rounds,
+    rounds_of_spans,
 )
 from xlapy.spmd.resharding import Resharder
 from xlapy.spmd.tiling import Tiling, replica_groups_along, tile_count
@@ -96,10 +97,9 @@ class HaloExchange:
         """
         own = TiledDimension(size, array.shape.dimensions[self.dimension], self.tiles)
         fill = fill if fill is not None and spans.reaches_outside(size) else None
-        segments = spans.segments(own)
-        rounds = concatenated_rounds(segments)
-        if rounds is None:
-            found = self._selected([array], independent_rounds(segments), spans.length)
+        rounds, is_concatenation = rounds_of_spans(own, spans)
+        if not is_concatenation:
+            found = self._selected([array], rounds, spans.length)
             return found if fill is None else self.filled(found, np.asarray(spans.starts), size, fill)
         pieces = [self._filled_piece(array, each, spans, size, fill) for each in rounds]
         return concatenate(self.write, pieces, self.dimension)

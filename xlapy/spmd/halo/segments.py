@@ -14,8 +14,17 @@ of these lengths, so there are three rounds, the second without communication, a
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+_RoundKind: TypeAlias = tuple[int, bool]
+"""The number of an array, and whether its segments stay on their devices."""
+
+_RoundKey: TypeAlias = tuple[int, _RoundKind]
 
 
 @dataclass(frozen=True)
@@ -165,22 +174,27 @@ def independent_rounds(segments: Sequence[Sequence[Segment]]) -> list[Round]:
     that stay on their device are in rounds of their own.
     """
     tiles = len(segments)
-    rounds: list[tuple[tuple[int, bool], dict[int, Segment]]] = []
+    rounds: dict[_RoundKey, dict[int, Segment]] = {}
+    taken: dict[tuple[_RoundKind, bool, int], set[int]] = defaultdict(set)
     for number in range(max(map(len, segments), default=0)):
         for target, each in enumerate(segments):
-            if number < len(each) and each[number].tile is not None:
-                _place(each[number], target, rounds)
-    return [Round(tuple([members.get(target) for target in range(tiles)])) for _, members in rounds]
+            source = each[number].tile if number < len(each) else None
+            if source is not None:
+                kind = (each[number].array, source == target)
+                ends = taken[kind, True, source], taken[kind, False, target]
+                chosen = next(one for one in itertools.count() if one not in ends[0] and one not in ends[1])
+                for end in ends:
+                    end.add(chosen)
+                rounds.setdefault((chosen, kind), {})[target] = each[number]
+    return [Round(tuple([rounds[key].get(target) for target in range(tiles)])) for key in sorted(rounds)]
 
 
-def _place(segment: Segment, target: int, rounds: list[tuple[tuple[int, bool], dict[int, Segment]]]) -> None:
-    """Adds a segment to the first round of its array that has neither its source nor its target."""
-    kind = (segment.array, segment.tile == target)
-    for other, members in rounds:
-        if other == kind and target not in members and all(each.tile != segment.tile for each in members.values()):
-            members[target] = segment
-            return
-    rounds.append((kind, {target: segment}))
+@functools.lru_cache(maxsize=256)
+def rounds_of_spans(dimension: TiledDimension, spans: Spans) -> tuple[tuple[Round, ...], bool]:
+    """Returns the rounds of the spans of all tiles, and whether their concatenation is the span."""
+    segments = spans.segments(dimension)
+    rounds = concatenated_rounds(segments)
+    return tuple(independent_rounds(segments) if rounds is None else rounds), rounds is not None
 
 
 def elements_sent(segments: Sequence[Sequence[Segment]]) -> int:

@@ -27,6 +27,7 @@ from xlapy.spmd.halo.segments import (
     TiledDimension,
     concatenation_segments,
     elements_sent,
+    rounds_of_spans,
 )
 
 
@@ -223,4 +224,5 @@ def elements_exchanged(
     kernel_dimension = operands[1] if len(operands) > 1 else None
     size = instruction.operands[0].shape.dimensions[dimension]
     reads = tile_reads(instruction, dimension, kernel_dimension, results[0], tiles)
-    return elements_sent(reads.spans.segments(TiledDimension(size, -(-size // tiles), tiles)))
+    rounds, _ = rounds_of_spans(TiledDimension(size, -(-size // tiles), tiles), reads.spans)
+    return sum(each.elements_sent for each in rounds)
