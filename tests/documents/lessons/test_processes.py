@@ -1,0 +1,25 @@
+"""The pages on several processes print what they show. They start processes with the mpirun of this environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.documents.lessons.checking import check_page
+
+AS_ROOT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+"""What Open MPI needs to start more processes than there are processors, and as root. MPICH always does."""
+
+SHOWN = {"tutorials/from-one-process-to-two-machines": 6, "how-to/when-a-process-fails": 2}
+"""The number of outputs that each page shows."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SHOWN)
+def test_the_page_prints_what_it_shows(page: str, tmp_path: Path) -> None:
+    assert check_page(f"{page}.md", tmp_path, **AS_ROOT) == SHOWN[page]
