@@ -15,11 +15,11 @@ AS_ROOT = {
 }
 """What Open MPI needs to start more processes than there are processors, and as root. MPICH always does."""
 
-SHOWN = {"tutorials/from-one-process-to-two-machines": 6, "how-to/when-a-process-fails": 2}
+SHOWN = {"tutorials/from-one-process-to-two-machines.md": 6, "how-to/when-a-process-fails.md": 2}
 """The number of outputs that each page shows."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", SHOWN)
 def test_the_page_prints_what_it_shows(page: str, tmp_path: Path) -> None:
-    assert check_page(f"{page}.md", tmp_path, **AS_ROOT) == SHOWN[page]
+    assert check_page(page, tmp_path, **AS_ROOT) == SHOWN[page]
