@@ -255,8 +255,11 @@ def _can_split(factor: Factor, sizes: Sequence[int], tiling: Tiling) -> bool:
     """Returns whether the dimensions of a factor can have a tiling. sizes: their sizes, which may differ."""
     if factor.groups and not divides_evenly(factor.groups, tiling):
         return False
-    is_even = all(divides_evenly(size, tiling) for size in sizes)
-    return is_even or (factor.is_uneven and min(sizes) > (0 if factor.exchanged else 1))
+    if all(divides_evenly(size, tiling) for size in sizes):
+        return True
+    if factor.exchanged and factor.is_reduction:
+        return factor.is_uneven and min(sizes) >= tile_count(tiling)
+    return factor.is_uneven and min(sizes) > (0 if factor.exchanged else 1)
 
 
 def _share_dimension(factor: Factor, other: Factor) -> bool:
