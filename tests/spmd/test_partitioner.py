@@ -86,8 +86,8 @@ OPERATIONS = {
     "split over half the devices": (HALF_ROWS, "ROOT r = f32[8,8] negate(x), sharding={s}", ROWS, "collective-permute"),
     "transposed": (ROWS, "ROOT r = f32[8,8] transpose(x), dimensions={1,0}, sharding={s}", COLUMNS, ""),
     "reshaped": (ROWS, "y = f32[4,2,8] reshape(x)\nROOT r = f32[8,8] reshape(y), sharding={s}", ROWS, ""),
-    "reshape that splits rows unevenly":
-        (ROWS, "y = f32[2,4,8] reshape(x)\nROOT r = f32[8,8] reshape(y), sharding={s}", ROWS, "all-gather"),
+    "reshape that splits rows over two dimensions":
+        (ROWS, "y = f32[2,4,8] reshape(x)\nROOT r = f32[8,8] reshape(y), sharding={s}", ROWS, ""),
     "broadcast of a scalar": (WHOLE, "c = f32[] constant(3)\ny = f32[8,8] broadcast(c), dimensions={}, sharding={s}\n"
                  "ROOT r = f32[8,8] add(x, y), sharding={s}", BOTH, ""),
     "iota": (WHOLE, "y = f32[8,8] iota(), iota_dimension=0, sharding={s}\n"

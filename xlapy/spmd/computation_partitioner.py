@@ -63,6 +63,7 @@ from xlapy.spmd.manual_regions import (
     union_of_axes,
 )
 from xlapy.spmd.partial_sums import DEFERRABLE_OPS
+from xlapy.spmd.reshapes import reshaped_tile
 from xlapy.spmd.resharding import PartitionedArray, Resharder
 from xlapy.spmd.sharding_rules import local_attributes, sharding_factors
 from xlapy.spmd.single_execution import Executions, executions_of, is_deterministic, run_once
@@ -358,6 +359,13 @@ class _ComputationPartitioner:
             self.values[instruction] = along
             return
         strategy = self._strategy(instruction)
+        if strategy is not None and instruction.op is opcodes.RESHAPE:
+            (operand,) = self.values[instruction.operands[0]]
+            (wanted,) = requested_shardings(instruction, self.devices, allow_uneven=True)
+            reshaped = reshaped_tile(self.write, instruction, operand, strategy.operands[0], wanted)
+            if reshaped is not None:
+                self.values[instruction] = [reshaped]
+                return
         manual_axes = self._manual_axes_of(instruction)
         if strategy is None or not strategy.is_split:
             operands = self._replicated(instruction.operands)
