@@ -14,6 +14,7 @@ of these lengths, so there are three rounds, the second without communication, a
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -186,6 +187,14 @@ def independent_rounds(segments: Sequence[Sequence[Segment]]) -> list[Round]:
                     end.add(chosen)
                 rounds.setdefault((chosen, kind), {})[target] = each[number]
     return [Round(tuple([rounds[key].get(target) for target in range(tiles)])) for key in sorted(rounds)]
+
+
+@functools.lru_cache(maxsize=256)
+def rounds_of_spans(dimension: TiledDimension, spans: Spans) -> tuple[tuple[Round, ...], bool]:
+    """Returns the rounds of the spans of all tiles, and whether their concatenation is the span."""
+    segments = spans.segments(dimension)
+    rounds = concatenated_rounds(segments)
+    return tuple(independent_rounds(segments) if rounds is None else rounds), rounds is not None
 
 
 def elements_sent(segments: Sequence[Sequence[Segment]]) -> int:
