@@ -16,7 +16,8 @@ import numpy as np
 import xlapy as xla
 from xlapy.base.error_codes.execution import processes as codes
 from xlapy.cpu.program.communication.exchange_records import ExchangeRequest, ExchangeStatus, Transfer
-from xlapy.runtime.collectives.mpi.transport import MpiClique, MpiTransport
+from xlapy.runtime.collectives.mpi.cliques import MpiClique
+from xlapy.runtime.collectives.mpi.transport import MpiTransport
 from xlapy.runtime.collectives.process_group import ExchangeKey, ProcessGroup, current_process_group
 
 xla.distributed.initialize()

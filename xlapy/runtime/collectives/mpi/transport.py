@@ -7,7 +7,6 @@ initialized.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import threading
 import time
@@ -16,27 +15,20 @@ from typing import Any, Final
 
 from xlapy.base import flags
 from xlapy.base.concurrency.forking import fork_safe_lock
-from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.error_codes.execution import processes as codes
 from xlapy.base.errors import ExecutionError, XlaError
 from xlapy.cpu.llvm.jit import Symbol, compile_unoptimized
 from xlapy.cpu.program.communication.exchange_records import (
     PROGRAM_NAME_BYTES,
-    ExchangeRequest,
     ExchangeStatus,
-    ProgramIdentity,
-    Transfer,
 )
 from xlapy.native.llvm import library_text
+from xlapy.runtime.collectives.mpi.cliques import MpiClique
+from xlapy.runtime.collectives.mpi.host_requests import HostRequest
 from xlapy.runtime.collectives.mpi.library import MpiLibrary
 from xlapy.runtime.collectives.mpi.progress import FUNCTIONS
 from xlapy.runtime.collectives.mpi.records import (
-    FAILURE_TEXT_BYTES,
-    LAUNCH_RING,
-    CliqueRecord,
     FailureReason,
-    LaunchProgram,
-    Message,
     PeerState,
     Transport,
 )
@@ -72,14 +64,8 @@ _SLICE_SECONDS: Final = 0.2
 _EXIT_SECONDS: Final = 2.0
 """How long outgoing data may take when the transport ends."""
 
-_NOTICE_SECONDS: Final = 0.3
-"""How long after an error of MPI the end of the other process may be noticed: the system closes connections at once."""
-
 _SILENCE_SECONDS: Final = 3.0
 """How long a process may be silent after a failure before it counts as lost: three heartbeats."""
-
-_HOST_STEPS: Final = 1 << 62
-"""Exchanges of the host have numbers from here on, so that they do not match those of compiled programs."""
 
 
 class MpiTransport:
@@ -306,273 +292,6 @@ class MpiTransport:
     def process_index(self) -> int:
         """The index of this process."""
         return self._library.process_index
-
-
-class MpiClique:
-    """A clique of the transport over MPI."""
-
-    def __init__(
-        self, transport: MpiTransport, processes: tuple[int, ...], key: bytes, devices: Mapping[int, str]
-    ) -> None:
-        self.processes = processes
-        self._devices = devices
-        self._transport = transport
-        self._programs = ctypes.create_string_buffer(LAUNCH_RING * LaunchProgram.byte_size())
-        self._message = ctypes.create_string_buffer(Message.byte_size() + FAILURE_TEXT_BYTES)
-        self._record = (_WORD * (CliqueRecord.byte_size() // 8 + len(processes)))()
-        digest = hashlib.sha256(repr((processes, key)).encode()).digest()
-        self._set("number", int.from_bytes(digest[:8], "little", signed=True))
-        self._set("programs", ctypes.addressof(self._programs))
-        self._set("failed_message", ctypes.addressof(self._message))
-        self._set("member_count", len(processes))
-        for position, process in enumerate(processes):
-            self._record[CliqueRecord.byte_size() // 8 + position] = process
-
-    @property
-    def address(self) -> int:
-        return ctypes.addressof(self._record)
-
-    def _set(self, field: str, value: int) -> None:
-        self._record[CliqueRecord.offsets()[field] // 8] = value
-
-    def begin_launch(self, program: int) -> int:
-        launch: int = self._transport.call("begin_launch", self._transport.address, self.address, program)
-        if launch == 0:
-            raise self.failure or ExecutionError(codes.PROCESS_FAILED, "the launch has failed")
-        return launch
-
-    def fail(self, message: str) -> None:
-        data = message.encode("utf-8", "replace")[:FAILURE_TEXT_BYTES]
-        self._transport.call("fail_clique", self._transport.address, self.address, data, len(data))
-
-    @property
-    def failure(self) -> XlaError | None:
-        reason = self._transport.call("clique_failure", self.address)
-        if reason == FailureReason.NONE:
-            return None
-        code, text = _DESCRIPTIONS[FailureReason(reason)](self)
-        return ExecutionError(code, text)
-
-    def name_of(self, process: int) -> str:
-        """Names a process and its devices: `process 1 (cpu:2, cpu:3)`."""
-        devices = self._devices.get(process)
-        return f"process {process} ({devices})" if devices else f"process {process}"
-
-    def names_of(self, processes: Sequence[int]) -> str:
-        """Names some processes and their devices."""
-        if not self._devices or len(processes) > 8:
-            return processes_text(processes)
-        return " and ".join(map(self.name_of, processes)) or "no process"
-
-    # -- what the native functions have noted
-
-    def word(self, field: str) -> int:
-        """A field of the record."""
-        return self._record[CliqueRecord.offsets()[field] // 8]
-
-    def message_word(self, field: str) -> int:
-        """A field of the message that made the clique fail."""
-        return _WORD.from_buffer(self._message, Message.offsets()[field]).value
-
-    @property
-    def message_text(self) -> str:
-        """The text of the message that made the clique fail."""
-        begin = Message.byte_size()
-        return self._message.raw[begin : begin + self.message_word("size")].decode("utf-8", "replace")
-
-    @property
-    def message_program(self) -> str:
-        """The name of the program of the sender."""
-        begin = Message.offsets()["name0"]
-        name = self._message.raw[begin : begin + PROGRAM_NAME_BYTES].rstrip(b"\0").decode("utf-8", "replace")
-        return f"{name} ({self.message_word('fingerprint') & (1 << 64) - 1:016x})"
-
-    def own_program(self, launch: int) -> str:
-        """The name of the program that this process executes as a launch."""
-        begin = (launch % LAUNCH_RING) * LaunchProgram.byte_size()
-        address = _WORD.from_buffer(self._programs, begin + LaunchProgram.offsets()["program"]).value
-        if not address:
-            return "no program"
-        data = ctypes.string_at(address, ProgramIdentity.byte_size() + PROGRAM_NAME_BYTES)
-        name = data[8:].rstrip(b"\0").decode("utf-8", "replace")
-        return f"{name} ({int.from_bytes(data[:8], 'little'):016x})"
-
-    @property
-    def process_index(self) -> int:
-        """The index of this process."""
-        return self._transport.process_index
-
-    def is_lost(self, process: int) -> bool:
-        """Whether a process with which MPI has failed is lost. The watch tells that soon."""
-        return self._transport.is_lost(process, _NOTICE_SECONDS)
-
-    @property
-    def mpi_error_text(self) -> str:
-        """MPI's text for the error that made the clique fail."""
-        text = self._transport.error_text(self.word("mpi_error") & 0x7FFFFFFF)
-        return " ".join(line.strip() for line in text.splitlines()[-2:])
-
-
-_Description = tuple[ErrorCode, str]
-
-
-def _local(clique: MpiClique) -> _Description:
-    return codes.PROCESS_FAILED, f"{clique.name_of(clique.process_index)} has failed: {clique.message_text}"
-
-
-def _remote(clique: MpiClique) -> _Description:
-    source, reason = clique.message_word("source"), FailureReason(clique.message_word("data_tag"))
-    culprit = clique.message_word("exchange")
-    if reason == FailureReason.LEFT:
-        return _left_by(clique, culprit)
-    if reason == FailureReason.LOST or (reason == FailureReason.MPI and clique.is_lost(culprit)):
-        return _lost_of(clique, culprit)
-    if reason == FailureReason.MPI:
-        text = f"{clique.name_of(source)} has failed: a call of MPI for {clique.name_of(culprit)} has failed there"
-        return codes.MPI_CALL, text
-    why = {
-        FailureReason.PROGRAM: ": it has received data of another program than it executes",
-        FailureReason.SIZE: ": it has received data of another size than it expects",
-        FailureReason.MEMORY: ": it has no memory left",
-    }.get(reason, f": {clique.message_text}" if clique.message_text else "")
-    return codes.PROCESS_FAILED, f"{clique.name_of(source)} has failed{why}"
-
-
-def _left(clique: MpiClique) -> _Description:
-    return _left_by(clique, clique.message_word("source"))
-
-
-def _left_by(clique: MpiClique, process: int) -> _Description:
-    return codes.PROCESS_LOST, f"{clique.name_of(process)} has left the process group: its program has ended"
-
-
-def _lost(clique: MpiClique) -> _Description:
-    return _lost_of(clique, clique.message_word("source"))
-
-
-def _lost_of(clique: MpiClique, process: int) -> _Description:
-    return codes.PROCESS_LOST, f"{clique.name_of(process)} has ended: it was killed, or has crashed"
-
-
-def _program(clique: MpiClique) -> _Description:
-    launch = clique.message_word("launch")
-    return codes.DIFFERENT_PROGRAMS, (
-        f"launch {launch}: {clique.name_of(clique.message_word('source'))} executes {clique.message_program}, "
-        f"{clique.name_of(clique.process_index)} executes {clique.own_program(launch)}"
-    )
-
-
-def _size(clique: MpiClique) -> _Description:
-    return codes.DIFFERENT_SIZES, (
-        f"launch {clique.message_word('launch')} of {clique.message_program}: "
-        f"{clique.name_of(clique.message_word('source'))} sends {clique.message_word('size')} bytes, "
-        f"{clique.name_of(clique.process_index)} expects {clique.word('expected_size')}"
-    )
-
-
-def _mpi(clique: MpiClique) -> _Description:
-    peer = clique.message_word("source")
-    if clique.is_lost(peer):
-        return _lost_of(clique, peer)
-    return codes.MPI_CALL, f"a call of MPI for {clique.name_of(peer)} has failed: {clique.mpi_error_text}"
-
-
-def _memory(clique: MpiClique) -> _Description:
-    return codes.PROCESS_FAILED, f"process {clique.process_index} has no memory left for an exchange"
-
-
-_DESCRIPTIONS: Final[Mapping[FailureReason, Callable[[MpiClique], _Description]]] = {
-    FailureReason.LOCAL: _local,
-    FailureReason.REMOTE: _remote,
-    FailureReason.PROGRAM: _program,
-    FailureReason.SIZE: _size,
-    FailureReason.MPI: _mpi,
-    FailureReason.MEMORY: _memory,
-    FailureReason.LEFT: _left,
-    FailureReason.LOST: _lost,
-}
-
-
-class HostRequest:
-    """A request of the host: it sends messages, and receives ones of any size."""
-
-    def __init__(
-        self,
-        clique: Clique,
-        program: int,
-        key: ExchangeKey,
-        messages: Mapping[int, bytes | memoryview],
-        sources: Sequence[int],
-    ) -> None:
-        self._kept = [ctypes.create_string_buffer(bytes(data), len(data) + 1) for data in messages.values()]
-        self._sources = tuple(sources)
-        self._receive_begin = len(messages)
-        count = len(messages) + len(self._sources)
-        self._transfers = (_WORD * (max(1, count) * Transfer.byte_size() // 8))()
-        for number, (peer, data) in enumerate(messages.items()):
-            address = ctypes.addressof(self._kept[number])
-            self._fill(number, is_receive=0, peer=peer, address=address, count=1, block_bytes=len(data))
-        for number, peer in enumerate(self._sources, self._receive_begin):
-            self._fill(number, is_receive=1, peer=peer)
-        self._word = ctypes.c_int32(0)
-        self._request = (_WORD * (ExchangeRequest.byte_size() // 8))()
-        values = {
-            "clique": clique.address,
-            "program": program,
-            "launch": key.launch,
-            "exchange": key.exchange + _HOST_STEPS,
-            "step": key.step,
-            "transfers": ctypes.addressof(self._transfers),
-            "transfer_count": count,
-            "word": ctypes.addressof(self._word),
-            "value": 1,
-        }
-        for name, value in values.items():
-            self._request[ExchangeRequest.offsets()[name] // 8] = value
-
-    @property
-    def address(self) -> int:
-        return ctypes.addressof(self._request)
-
-    def _fill(self, number: int, **values: int) -> None:
-        for name, value in values.items():
-            self._transfers[(number * Transfer.byte_size() + Transfer.offsets()[name]) // 8] = value
-
-    def _field(self, number: int, name: str) -> int:
-        return self._transfers[(number * Transfer.byte_size() + Transfer.offsets()[name]) // 8]
-
-    def take(self) -> dict[int, bytes]:
-        """Returns the messages that have come, and frees their memory."""
-        received: dict[int, bytes] = {}
-        for number, peer in enumerate(self._sources, self._receive_begin):
-            address = self._field(number, "address")
-            if address:
-                received[peer] = ctypes.string_at(address, self._field(number, "block_bytes"))
-        self.free()
-        return received
-
-    def free(self) -> None:
-        """Frees the memory of messages that have come. The transport must not access the request any more."""
-        for number in range(self._receive_begin, self._receive_begin + len(self._sources)):
-            address = self._field(number, "address")
-            if address:
-                _free(address)
-                self._fill(number, address=0)
-
-
-_free: Any = ctypes.CFUNCTYPE(None, _POINTER)(("free", ctypes.CDLL(None)))
-
-
-def processes_text(processes: Sequence[int]) -> str:
-    """Names processes: `process 1`, `processes 0 and 2`."""
-    if not processes:
-        return "no process"
-    if len(processes) == 1:
-        return f"process {processes[0]}"
-    shown = [str(one) for one in processes[:8]]
-    if len(processes) > 8:
-        shown[7] = f"{len(processes) - 7} more"
-    return f"processes {', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _word_bytes(value: int) -> bytes:
