@@ -40,7 +40,7 @@ def test_a_product_of_sharded_matrices() -> None:
     found = load_program(mixed_artifact(text), "mlir", 4)
     assert [str(sharding) for sharding in found.placement.parameter_shardings] == [
         "{devices=[2,2]<=[4]}",
-        "{devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}",
+        "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}",
     ]
     assert [str(sharding) for sharding in found.placement.result_shardings] == [
         "{devices=[2,1,2]<=[4] last_tile_dim_replicate}"

@@ -93,11 +93,12 @@ def begin_remote_launch(program: NativeProgram) -> RemoteLaunch | None:
 
 
 def check_connected(program: NativeProgram) -> None:
-    """`InvalidArgumentError` if a program that spans processes is not connected to the others."""
-    if program.placement is not None and program.placement.connection is None:
+    """`InvalidArgumentError` if a program that runs here and in other processes is not connected to these."""
+    placement = program.placement
+    if placement is not None and placement.topology.local_devices and placement.connection is None:
         raise InvalidArgumentError(
             device_codes.RUN_DEVICES,
-            f"{program.name} runs on devices of processes {list(program.placement.topology.processes)}, and is not "
+            f"{program.name} runs on devices of processes {list(placement.topology.processes)}, and is not "
             "connected to them; call its method connect before the first launch",
         )
 
