@@ -10,7 +10,7 @@ are split along other axes only. Two rules keep the results those of the whole p
   with a maximal sharding run once (`single_execution.py`).
 
 Responsible for values, tuples, loops and branches, region boundaries and single operations. Does not depend on which
-dimensions may be split (`sharding_rules.py`), which strategy is chosen (`strategy.py`) or how arrays are resharded
+dimensions may be split (`sharding_rules`), which strategy is chosen (`strategy.py`) or how arrays are resharded
 (`resharding.py`).
 """
 
@@ -65,7 +65,8 @@ from xlapy.spmd.manual_regions import (
 from xlapy.spmd.partial_sums import DEFERRABLE_OPS
 from xlapy.spmd.reshapes import reshaped_tile
 from xlapy.spmd.resharding import PartitionedArray, Resharder
-from xlapy.spmd.sharding_rules import local_attributes, sharding_factors
+from xlapy.spmd.sharding_rules.local_attributes import local_attributes
+from xlapy.spmd.sharding_rules.rules import sharding_factors
 from xlapy.spmd.single_execution import Executions, executions_of, is_deterministic, run_once
 from xlapy.spmd.strategy import Strategy, choose_strategy
 from xlapy.spmd.uneven_tiles import with_identities

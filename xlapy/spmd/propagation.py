@@ -27,7 +27,8 @@ from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.hlo.traverse import post_order
 from xlapy.spmd.array_sharding import ArraySharding, array_sharding_of, divides_evenly, hlo_sharding_of
 from xlapy.spmd.manual_regions import FULL_TO_SHARD
-from xlapy.spmd.sharding_rules import Factor, sharding_factors
+from xlapy.spmd.sharding_rules.factors import Factor
+from xlapy.spmd.sharding_rules.rules import sharding_factors
 from xlapy.spmd.tiling import Tiling, are_independent, tile_count
 
 MAX_ROUNDS: Final = 16

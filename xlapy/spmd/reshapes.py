@@ -3,7 +3,7 @@
 A reshape splits and merges dimensions in groups: the dimensions of a group of the operand have the same elements, in
 the same order, as those of a group of the result. If the tiles of a group are consecutive elements, they are tiles of
 the result, too, possibly of several of its dimensions. The first dimension of a group alone is a factor of the sharding
-rule (`sharding_rules.py`); this module has the others.
+rule (`sharding_rules`); this module has the others.
 
 Responsible for the sharding of the result and for the local reshape. Does not depend on how arrays are resharded.
 

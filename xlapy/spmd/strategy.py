@@ -33,7 +33,7 @@ from xlapy.spmd.halo.concatenations import concatenation_of
 from xlapy.spmd.halo.windows import elements_exchanged
 from xlapy.spmd.partial_sums import partial_sum_operands, produces_partial_sums
 from xlapy.spmd.resharding import PartitionedArray
-from xlapy.spmd.sharding_rules import Factor
+from xlapy.spmd.sharding_rules.factors import Factor
 from xlapy.spmd.time_model import all_reduce_seconds, exchange_seconds, operation_seconds, resharding_seconds
 
 FactorTilings = dict[Factor, Tiling]
