@@ -15,7 +15,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.sharding import Sharding
 from xlapy.hlo.verify import verify
 from xlapy.spmd import partition
-from xlapy.spmd.custom_calls import CustomPartition
+from xlapy.spmd.context import CustomPartition
 
 ROWS, COLUMNS, WHOLE = "{devices=[4,1]<=[4]}", "{devices=[1,4]<=[4]}", "{replicated}"
 TEXT = f"""HloModule m

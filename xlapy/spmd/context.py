@@ -1,17 +1,40 @@
 """The state that the partitioners of all computations of one module share.
 
-Responsible for the options of a partitioning and for channel numbers. Does not depend on how instructions are split.
+Responsible for the options of a partitioning, the interface of custom partitioners, and channel numbers. Does not
+depend on how instructions are split.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
-from xlapy.spmd.custom_calls import CustomPartitioner
+
+
+@dataclass(frozen=True)
+class CustomPartition:
+    """How a custom call is partitioned.
+
+    program: what each device runs; its parameters are the local arrays of the operands, and its result the local array
+    of the result, or a tuple of them. operands, results: the shardings of the whole arrays.
+    """
+
+    program: Module
+    operands: tuple[Sharding, ...]
+    results: tuple[Sharding, ...]
+
+
+CustomPartitioner: TypeAlias = Callable[
+    [Instruction, Sequence[Sharding], Sequence[Sharding] | None], CustomPartition | None
+]
+"""Partitions a custom call, given the shardings of its operands and those that the program requests for its results,
+None if it requests none. Returns None for a custom call that it does not partition."""
+
 
 InspectSharding = Callable[[Instruction, Sharding], None]
 """Called with a custom call InspectSharding and the sharding that its operand has in the partitioned program."""

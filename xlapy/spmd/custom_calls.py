@@ -1,17 +1,17 @@
-"""Custom calls whose partitioning a front end defines, as JAX's `custom_partitioning` does.
+"""Custom calls that each device runs on its local arrays.
 
-A custom partitioner is given the shardings of a call's operands and results. It chooses shardings, and returns the
-program that each device runs on its local arrays.
+Either the target of the call is declared to run on each device, or a front end defines its partitioning, as JAX's
+`custom_partitioning` does: a custom partitioner gets the shardings of the operands and of the results, chooses
+shardings, and returns the program that each device runs.
 
-Responsible for the interface of custom partitioners and for copying their programs. Does not depend on JAX.
+Responsible for the operands of these calls and for copying the programs of custom partitioners. Does not depend on JAX.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
 
+from xlapy import opcodes
 from xlapy.base.error_codes.compilation import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
@@ -19,31 +19,69 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
-from xlapy.hlo.sharding import Sharding
 from xlapy.hlo.traverse import computation_post_order
+from xlapy.spmd.array_sharding import (
+    ArraySharding,
+    array_sharding_of,
+    hlo_sharding_of,
+    uneven_dimensions,
+)
+from xlapy.spmd.context import CustomPartition
+from xlapy.spmd.partitioned_values import PartitionedValues, local_value_shape, requested_shardings
+from xlapy.spmd.resharding import PartitionedArray
 
 
-@dataclass(frozen=True)
-class CustomPartition:
-    """How a custom call is partitioned.
-
-    program: what each device runs; its parameters are the local arrays of the operands, and its result the local array
-    of the result, or a tuple of them. operands, results: the shardings of the whole arrays.
-    """
-
-    program: Module
-    operands: tuple[Sharding, ...]
-    results: tuple[Sharding, ...]
+def _even_sharding(leaf: PartitionedArray) -> ArraySharding:
+    """Returns the sharding of an array without partial sums and without tiles that are not full."""
+    sharding = leaf.sharding.with_partial_sums(None)
+    for dimension in uneven_dimensions(leaf.whole_shape, sharding) if leaf.instruction.shape.is_array else ():
+        sharding = sharding.with_tiling(dimension, None)
+    return sharding
 
 
-CustomPartitioner: TypeAlias = Callable[
-    [Instruction, Sequence[Sharding], Sequence[Sharding] | None], CustomPartition | None
-]
-"""Partitions a custom call, given the shardings of its operands and those that the program requests for its results,
-None if it requests none. Returns None for a custom call that it does not partition."""
+def add_per_device_call(partitioned: PartitionedValues, instruction: Instruction) -> None:
+    """Writes a custom call without results that each device runs on its own local operands."""
+    operands = partitioned.resharded_operands(instruction.operands, _even_sharding)
+    new = edit.clone_instruction(instruction, partitioned.write.computation, operands)
+    new.attributes = new.attributes.replace(operand_layout_constraints=None)
+    new.sharding = None
+    partitioned.values[instruction] = []
 
 
-def copy_program(program: Module, into: Module, source: Instruction, channels: Iterator[int]) -> Computation:
+def custom_partition_of(partitioned: PartitionedValues, instruction: Instruction) -> CustomPartition | None:
+    """Returns how a custom partitioner partitions a custom call; None if it does not."""
+    partitioner = partitioned.context.custom_partitioner
+    leaves = [partitioned.values[operand] for operand in instruction.operands]
+    if partitioner is None or not all(len(one) == 1 for one in leaves):
+        return None
+    operands = [hlo_sharding_of(_even_sharding(leaf), partitioned.devices) for (leaf,) in leaves]
+    requested = requested_shardings(instruction, partitioned.devices) if instruction.sharding is not None else None
+    if requested is None:
+        return partitioner(instruction, operands, None)
+    results = [hlo_sharding_of(each.with_partial_sums(None), partitioned.devices) for each in requested]
+    return partitioner(instruction, operands, results)
+
+
+def add_custom_call(partitioned: PartitionedValues, instruction: Instruction, custom: CustomPartition) -> None:
+    """Writes a call of the program that a custom partitioner returned."""
+    leaves = [partitioned.values[operand][0] for operand in instruction.operands]
+    shardings = [
+        array_sharding_of(sharding, operand.shape, partitioned.devices)
+        for sharding, operand in zip(custom.operands, instruction.operands, strict=True)
+    ]
+    operands = partitioned.resharded(leaves, shardings)
+    results = [
+        array_sharding_of(sharding, leaf, partitioned.devices)
+        for sharding, (_, leaf) in zip(custom.results, instruction.shape.leaves(), strict=True)
+    ]
+    program = _copy_program(custom.program, partitioned.context.module, instruction, partitioned.context.channels)
+    local = [leaf for _, leaf in local_value_shape(instruction.shape, results).leaves()]
+    _check_local_shapes(instruction, program, [operand.shape for operand in operands], local)
+    new = partitioned.write.add(opcodes.CALL, *operands, computations=[program])
+    partitioned.define(instruction, new, results, partitioned.manual_axes_of(instruction))
+
+
+def _copy_program(program: Module, into: Module, source: Instruction, channels: Iterator[int]) -> Computation:
     """Appends the computations of a program to a module, with new channel numbers; returns its entry computation.
 
     source: the instruction that calls it. Copies have its metadata, because stack frames are numbered by module.
@@ -58,7 +96,7 @@ def copy_program(program: Module, into: Module, source: Instruction, channels: I
     return copies[program.entry_computation]
 
 
-def check_local_shapes(
+def _check_local_shapes(
     call: Instruction, entry: Computation, operands: Sequence[Shape], results: Sequence[Shape]
 ) -> None:
     """Raises `UnsupportedError` unless a program's parameters and results are the local arrays of a custom call."""

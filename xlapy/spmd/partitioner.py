@@ -24,10 +24,10 @@ from xlapy.spmd.array_sharding import hlo_sharding_of
 from xlapy.spmd.collectives.combiner import combine_collectives
 from xlapy.spmd.collectives.rewrites import rewrite_collectives
 from xlapy.spmd.collectives.windowed_dots import window_dots
-from xlapy.spmd.computation_partitioner import partition_computation, requested_shardings
-from xlapy.spmd.context import InspectSharding, PartitioningContext
-from xlapy.spmd.custom_calls import CustomPartitioner
+from xlapy.spmd.computation_partitioner import partition_computation
+from xlapy.spmd.context import CustomPartitioner, InspectSharding, PartitioningContext
 from xlapy.spmd.halo.concatenations import collect_concatenated_ranges
+from xlapy.spmd.partitioned_values import requested_shardings
 from xlapy.spmd.propagation import propagate_shardings
 from xlapy.spmd.sliced_pads import merge_slices_of_pads
 

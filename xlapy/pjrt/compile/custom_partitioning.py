@@ -21,7 +21,7 @@ from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.sharding import Sharding
 from xlapy.pjrt.compile.shardings import from_jax_sharding, to_jax_sharding
-from xlapy.spmd.custom_calls import CustomPartition
+from xlapy.spmd.context import CustomPartition
 
 TARGET = custom_partitioning._CUSTOM_PARTITIONING_CALL_NAME
 

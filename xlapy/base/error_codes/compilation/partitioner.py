@@ -50,7 +50,7 @@ CUSTOM_PARTITION_SHAPES = ErrorCode(
     "The program that a custom partitioner returns takes and returns the local arrays of the shardings it returns.",
     remedy="Compute local arrays, or return the shardings of the arrays that the program computes.",
     python='''
-        from xlapy.spmd.custom_calls import CustomPartition
+        from xlapy.spmd.context import CustomPartition
         from xlapy.spmd.partitioner import partition
         text = """HloModule m, num_partitions=2
         ENTRY e {
