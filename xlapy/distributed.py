@@ -23,6 +23,8 @@ from xlapy.runtime.collectives.process_group import current_process_group, set_p
 if TYPE_CHECKING:
     from xlapy.runtime.collectives.mpi.start import KeyValueStore
 
+__all__ = ["initialize", "is_initialized", "process_count", "process_index", "shutdown"]
+
 INITIALIZATION_SECONDS: Final = 300.0
 """The default time that the processes have to start, as in JAX."""
 

@@ -14,7 +14,7 @@ from docs.extensions.file_blocks import BLOCK, place_of, with_captions
 from docs.extensions.markdown_docstrings import restructured
 from docs.extensions.page_lists import lists_of, title_and_sentence
 from tests.documents.test_links import links
-from xlapy import ops, passes, runtime
+from xlapy import distributed, ops, passes, runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -120,9 +120,12 @@ def _paragraphs_before(text: str) -> str:
 
 
 def test_every_public_name_is_documented() -> None:
-    objects = {f"xlapy.{name}" for name in xlapy.__all__} - {"xlapy.errors", "xlapy.opcodes", "xlapy.ops"}
+    objects = {f"xlapy.{name}" for name in xlapy.__all__} - {
+        "xlapy.distributed", "xlapy.errors", "xlapy.opcodes", "xlapy.ops",
+    }  # fmt: skip
     assert objects - DOCUMENTED == set()
     assert {f"xlapy.ops.{name}" for name in ops.__all__} - DOCUMENTED == set()
+    assert {f"xlapy.distributed.{name}" for name in distributed.__all__} - DOCUMENTED == set()
     assert {f"xlapy.passes.{name}" for name in passes.__all__} - DOCUMENTED - {"xlapy.passes.CATALOG"} == set()
     mine = {f"xlapy.runtime.{name}" for name in runtime.__all__} - {
         name.replace("xlapy.", "xlapy.runtime.") for name in objects
