@@ -26,7 +26,8 @@ from xlapy.hlo.verify import verify
 from xlapy.interpreter.checks import Checks
 from xlapy.runtime.backend import MemoryLimited, ProcessSpanning, Program, default_platform, load_backend
 from xlapy.runtime.buffer import Buffer, copy_to_buffer
-from xlapy.runtime.client_processes import ClientProcesses, join_processes, placed_program, processes_text
+from xlapy.runtime.client_processes import ClientProcesses, join_processes, placed_program
+from xlapy.runtime.collectives.device_names import processes_text
 from xlapy.runtime.collectives.launch import check_device_counts, replica_and_partition_counts
 from xlapy.runtime.device import Device
 from xlapy.runtime.dump import dump_module, dump_stages

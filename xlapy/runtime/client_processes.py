@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 from xlapy.base.concurrency.process_topology import ProcessTopology
 from xlapy.base.error_codes.execution import devices as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.runtime.collectives.device_names import processes_text
 from xlapy.runtime.collectives.process_group import ProcessGroup, current_process_group
 from xlapy.runtime.device import Device
 
@@ -37,8 +38,10 @@ class SpanningProgram(Protocol):
         ...
 
     def connect(self, group: ProcessGroup, device_ids: Sequence[int]) -> None:
-        """Connects the program to the other processes, before its first launch. device_ids: tell programs on different
-        devices apart."""
+        """Connects the program to the other processes, before its first launch.
+
+        device_ids: the global id of each logical device, by which programs on different devices are told apart.
+        """
         ...
 
 
@@ -114,10 +117,12 @@ def join_processes(platform: str, devices: int) -> ClientProcesses:
 
 
 def placed_program(program: object, topology: ProcessTopology | None, name: str) -> Any:
-    """Returns a program of the same code with another topology; `UnsupportedError` if its platform cannot move it
-    between processes. name: of the program, for errors."""
+    """Returns a program of the same code with another topology. name: of the program, for errors.
+
+    Raises `UnsupportedError` if the platform of the program cannot move it between processes.
+    """
     if isinstance(program, MovableProgram):
-        return program.placed(topology)  # of its own, as it is bound and connected to its devices
+        return program.placed(topology)  # a program is bound and connected to its devices, so it is not shared
     if topology is None and getattr(program, "topology", None) is None:
         return program
     raise UnsupportedError(
@@ -126,15 +131,8 @@ def placed_program(program: object, topology: ProcessTopology | None, name: str)
 
 
 def ids_text(devices: Sequence[Device]) -> str:
-    """The ids of devices, as a range if they are consecutive."""
+    """Returns the ids of devices, as a range if they are consecutive: `0 to 7`; at most 16 of others."""
     ids = [device.id for device in devices]
     if len(ids) > 2 and ids == list(range(ids[0], ids[0] + len(ids))):
         return f"{ids[0]} to {ids[-1]}"
     return ", ".join(map(str, ids[:16])) + (", ..." if len(ids) > 16 else "")
-
-
-def processes_text(processes: Sequence[int]) -> str:
-    """`process 3`; `processes 0, 1 and 5`."""
-    if len(processes) == 1:
-        return f"process {processes[0]}"
-    return f"processes {', '.join(map(str, processes[:-1]))} and {processes[-1]}"

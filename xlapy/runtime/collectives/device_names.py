@@ -1,9 +1,11 @@
-"""The names of devices in errors.
+"""The names of devices and processes in errors.
 
-Responsible for how a device of a launch is called. Does not depend on launches.
+Responsible for how a device of a launch, and a process, is called. Does not depend on launches.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from xlapy.base.concurrency.process_topology import ProcessTopology
 
@@ -21,3 +23,15 @@ def device_names(replica_count: int, partition_count: int, topology: ProcessTopo
     if topology is None:
         return names
     return [f"{name} of process {process}" for name, process in zip(names, topology.process_of_device, strict=True)]
+
+
+def processes_text(processes: Sequence[int]) -> str:
+    """Names processes: `process 1`, `processes 0 and 2`; of more than 8, the first 7 and the number of the others."""
+    if not processes:
+        return "no process"
+    if len(processes) == 1:
+        return f"process {processes[0]}"
+    shown = [str(one) for one in processes[:8]]
+    if len(processes) > 8:
+        shown[7] = f"{len(processes) - 7} more"
+    return f"processes {', '.join(shown[:-1])} and {shown[-1]}"

@@ -14,6 +14,7 @@ from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.error_codes.execution import processes as codes
 from xlapy.base.errors import ExecutionError, XlaError
 from xlapy.cpu.program.communication.exchange_records import PROGRAM_NAME_BYTES, ProgramIdentity
+from xlapy.runtime.collectives.device_names import processes_text
 from xlapy.runtime.collectives.mpi.records import (
     FAILURE_TEXT_BYTES,
     LAUNCH_RING,
@@ -228,15 +229,3 @@ _DESCRIPTIONS: Final[Mapping[FailureReason, Callable[[MpiClique], _Description]]
     FailureReason.LEFT: _left,
     FailureReason.LOST: _lost,
 }
-
-
-def processes_text(processes: Sequence[int]) -> str:
-    """Names processes: `process 1`, `processes 0 and 2`."""
-    if not processes:
-        return "no process"
-    if len(processes) == 1:
-        return f"process {processes[0]}"
-    shown = [str(one) for one in processes[:8]]
-    if len(processes) > 8:
-        shown[7] = f"{len(processes) - 7} more"
-    return f"processes {', '.join(shown[:-1])} and {shown[-1]}"
