@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from xlapy import opcodes
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.attributes.dimensions import PaddingConfig, PaddingDimension
+from xlapy.opcodes.attributes.dimensions import PaddingDimension
 from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
 from xlapy.opcodes.collectives import AllGatherAttributes, AllToAllAttributes
-from xlapy.opcodes.movement import PadAttributes
 from xlapy.passes.expand.blocks import new_computation, slice_dimension
 from xlapy.passes.rewrite import Writer
 from xlapy.spmd.array_sharding import ArraySharding, Tiling, replica_groups_along, tile_count
+from xlapy.spmd.halo.exchange import pad_dimension
 from xlapy.spmd.resharding import Resharder
 
 
@@ -142,9 +142,8 @@ def pad_end(write: Writer, value: Instruction, dimension: int, count: int) -> In
     """Appends `count` zeros along a dimension."""
     if not count:
         return value
-    padding = [PaddingDimension(0, count if d == dimension else 0) for d in range(value.shape.rank)]
     zero = write.scalar(0, value.shape.element_type)
-    return write.add(opcodes.PAD, value, zero, attributes=PadAttributes.make(padding=PaddingConfig(tuple(padding))))
+    return pad_dimension(write.add, value, dimension, PaddingDimension(0, count), zero)
 
 
 def while_loop(

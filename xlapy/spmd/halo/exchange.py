@@ -116,7 +116,7 @@ class HaloExchange:
         low = max(0, -min(spans.starts))
         high = max(0, max(spans.starts) + spans.length - size)
         padded = self._padded(array, low, high, fill)
-        return self._slice_at(padded, [start + low for start in spans.starts], spans.length)
+        return self.slice_at(padded, [start + low for start in spans.starts], spans.length)
 
     def _filled_piece(
         self, array: Instruction, each: Round, spans: Spans, size: int, fill: Instruction | None
@@ -144,7 +144,7 @@ class HaloExchange:
     def filled(self, array: Instruction, starts: np.ndarray[Any, Any], size: int, fill: Instruction) -> Instruction:
         """Fills the elements outside of an array of `size` elements; `starts`: the first element of each tile."""
         low, high = np.clip(-starts, 0, None), size - starts
-        return self._select(self._is_between(array, low, high), array, fill)
+        return self.chosen(array, low, high, fill)
 
     # -- segments of several arrays
 
@@ -172,14 +172,13 @@ class HaloExchange:
         after = max([0, *[offset + each.length - size for each in placed for offset in each.offsets]])
         found = self.write.splat(0, self._resized(arrays[0], before + size + after))
         for each, one in zip(rounds, placed, strict=True):
-            piece = self._slice_at(arrays[each.array], one.sent_from, one.length)
+            piece = self.slice_at(arrays[each.array], one.sent_from, one.length)
             piece = piece if each.is_local else self._permuted(piece, each)
             offsets = [offset + before for offset in one.offsets]
             if not one.is_full:
-                old = self._slice_at(found, offsets, one.length)
-                piece = self._select(self._is_between(piece, np.asarray(one.low), np.asarray(one.high)), piece, old)
-            indices = self._start_indices(found, offsets)
-            found = self.write.add(opcodes.DYNAMIC_UPDATE_SLICE, found, piece, *indices)
+                old = self.slice_at(found, offsets, one.length)
+                piece = self.chosen(piece, np.asarray(one.low), np.asarray(one.high), old)
+            found = self.updated_at(found, piece, offsets)
         return slice_dimension(self.write, found, self.dimension, before, before + size)
 
     # -- communication and local movement
@@ -200,8 +199,8 @@ class HaloExchange:
         value = self.write.scalar(0, array.shape.element_type) if fill is None else fill
         return pad_dimension(self.write.add, array, self.dimension, PaddingDimension(low, high), value)
 
-    def _slice_at(self, array: Instruction, starts: Sequence[int], length: int) -> Instruction:
-        """Returns `length` elements from `starts[tile]` on."""
+    def slice_at(self, array: Instruction, starts: Sequence[int], length: int) -> Instruction:
+        """Returns `length` elements of the local array along the dimension, from `starts[tile]` on."""
         if len(set(starts)) == 1:
             return slice_dimension(self.write, array, self.dimension, starts[0], starts[0] + length)
         shape = self._resized(array, length)
@@ -215,10 +214,6 @@ class HaloExchange:
         zero = self.write.scalar(0, of_type)
         here = self._per_tile(np.asarray(starts, zero.shape.dtype))
         return [here if d == self.dimension else zero for d in range(array.shape.rank)]
-
-    def slice_at(self, array: Instruction, starts: Sequence[int], length: int) -> Instruction:
-        """Returns `length` elements of the local array, from `starts[tile]` on."""
-        return self._slice_at(array, starts, length)
 
     def updated_at(self, array: Instruction, update: Instruction, starts: Sequence[int]) -> Instruction:
         """Returns the local array with some elements replaced, from `starts[tile]` on."""
