@@ -102,7 +102,7 @@ def join_processes(platform: str, devices: int) -> ClientProcesses:
         return ClientProcesses()
     number = next(_client_numbers.setdefault(group, itertools.count()))
     own = platform, devices, number
-    given = group.allgather(own, what=f"the platform and the number of devices of client {number}")
+    given = group.allgather(own, what="the platform and the number of devices of a client")
     if any(other != own for other in given):
         alike = {one: [process for process, other in enumerate(given) if other == one] for one in given}
         described = "; ".join(

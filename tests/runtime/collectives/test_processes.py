@@ -20,6 +20,7 @@ from xlapy.base.error_codes.execution import processes as codes
 PROGRAMS = Path(__file__).parent / "programs"
 CHECKS = (
     "values_of_the_host",
+    "other_values_of_the_host",
     "sizes",
     "strides",
     "order",

@@ -21,7 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from xlapy.base.errors import XlaError
+from xlapy.base.error_codes.execution import processes as codes
+from xlapy.base.errors import ExecutionError, XlaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,19 +183,22 @@ class ProcessGroup:
         """Returns the values that the processes give, in the order of their indices. Values are pickled.
 
         what: names the value in errors, such as "the number of devices". timeout: seconds; None: the flag
-        `collective_timeout`. Raises `ExecutionError` if a process fails or does not call this in time.
+        `collective_timeout`. Raises `ExecutionError` if a process fails, does not call this in time, or calls it for
+        something else.
         """
         self.transport.check_process()
         with self._lock:
             others = [one for one in range(self.process_count) if one != self.process_index]
             key = ExchangeKey(self._launch, 0, next(self._steps))
-            data = pickle.dumps(value)
+            data = pickle.dumps((what, value))
             received = self.transport.exchange_messages(
                 self._clique, self._program, key, dict.fromkeys(others, data), others, what=what, timeout=timeout
             )
-        return [
-            value if one == self.process_index else pickle.loads(received[one]) for one in range(self.process_count)
-        ]
+        given = {one: pickle.loads(data) for one, data in received.items()} | {self.process_index: (what, value)}
+        if any(other != what for other, _ in given.values()):
+            described = "; ".join(f"process {one}: {given[one][0]}" for one in sorted(given))
+            raise ExecutionError(codes.DIFFERENT_PROGRAMS, f"the processes exchange different values: {described}")
+        return [given[one][1] for one in range(self.process_count)]
 
     def barrier(self, *, what: str = "a barrier", timeout: float | None = None) -> None:
         """Waits until all processes call this."""

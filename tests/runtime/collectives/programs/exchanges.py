@@ -82,6 +82,14 @@ def values_of_the_host() -> None:
     assert group.allgather((ME, "x" * ME), what="a value") == [(one, "x" * one) for one in range(COUNT)]
 
 
+def other_values_of_the_host() -> None:
+    """A process that calls for something else is an error in all processes, which stay in step."""
+    what = "the seed" if ME == 2 else "a barrier"
+    text = expect(codes.DIFFERENT_PROGRAMS, lambda: group.allgather(ME, what=what))
+    assert "process 1: a barrier; process 2: the seed; process 3: a barrier" in text, text
+    assert group.allgather(ME, what="a value") == list(range(COUNT))
+
+
 def sizes() -> None:
     """Data that is carried by its message, data that follows it, and none at all."""
     clique = transport.clique(range(COUNT), b"sizes")
@@ -318,6 +326,7 @@ def twice() -> None:
 
 CHECKS = (
     values_of_the_host,
+    other_values_of_the_host,
     sizes,
     strides,
     order,
