@@ -113,7 +113,9 @@ def random_cases(seeds: Iterable[int], devices: int = 8) -> Iterator[Case]:
 def run_alone(case: Case, platform: str = "cpu") -> list[list[bytes]] | str:
     """Returns the bits of the results of each device in one process, or the error."""
     try:
-        program = xla.Client(platform, devices=case.device_count, single_process=True).compile(case.module, *case.counts)
+        program = xla.Client(platform, devices=case.device_count, single_process=True).compile(
+            case.module, *case.counts
+        )
         return [_bits(result) for result in program.execute_sharded(case.arguments)]
     except XlaError as error:
         return str(error.code)
