@@ -14,14 +14,11 @@ from __future__ import annotations
 
 import atexit
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from xlapy.base.error_codes.execution import processes as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
-from xlapy.runtime.collectives.process_group import current_process_group, set_process_group
-
-if TYPE_CHECKING:
-    from xlapy.runtime.collectives.mpi.start import KeyValueStore
+from xlapy.runtime.collectives.process_group import KeyValueStore, current_process_group, set_process_group
 
 __all__ = ["initialize", "is_initialized", "process_count", "process_index", "shutdown"]
 

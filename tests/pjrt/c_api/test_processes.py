@@ -17,7 +17,7 @@ from xlapy.base.error_codes.execution.devices import DEVICE_NUMBER, PROCESSES
 from xlapy.base.errors import InvalidArgumentError, XlaError
 from xlapy.pjrt.c_api.structs import structure
 from xlapy.pjrt.objects.platform import device_number, platform
-from xlapy.pjrt.objects.processes import FrameworkProcesses, KeyValueStore, join_framework
+from xlapy.pjrt.objects.processes import CallbackStore, FrameworkProcesses, join_framework
 from xlapy.runtime.collectives.process_group import ProcessGroup, set_process_group
 
 _INT64 = 1
@@ -165,10 +165,10 @@ class Store:
         self._get, self._put = kind(self.get), kind(self.put)
         self._free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.freed.append)
 
-    def store(self) -> KeyValueStore:
+    def store(self) -> CallbackStore:
         get, put = (ctypes.cast(one, ctypes.c_void_p).value for one in (self._get, self._put))
         assert get is not None and put is not None
-        return KeyValueStore(get, 7, put, 8)
+        return CallbackStore(get, 7, put, 8)
 
     def get(self, address: int) -> int | None:
         args = structure("KeyValueGetCallback").from_address(address)

@@ -12,7 +12,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from xlapy import distributed
 from xlapy.base.error_codes.execution import devices as codes
@@ -22,7 +22,7 @@ from xlapy.pjrt.c_api.structs import least_size, structure
 from xlapy.pjrt.objects.records import read_bytes
 from xlapy.pjrt.platform_name import PLATFORM_NAME
 from xlapy.runtime.collectives.mpi.start import find_launcher
-from xlapy.runtime.collectives.process_group import current_process_group
+from xlapy.runtime.collectives.process_group import KeyValueStore, current_process_group
 from xlapy.runtime.engine.launch_errors import error_record, take_error
 
 _PROCESS_INDEX, _PROCESS_COUNT = "node_id", "num_nodes"
@@ -38,8 +38,10 @@ _MAKE_ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p,
 
 
 @dataclass(frozen=True)
-class KeyValueStore:
-    """The store of a framework. get_callback, put_callback: addresses of functions; arguments: what they are passed.
+class CallbackStore:
+    """The key-value store of a framework, reached through the callbacks of `PJRT_Client_Create`.
+
+    get_callback, put_callback: addresses of functions. get_argument, put_argument: what they are passed.
 
     Valid while the framework keeps the client that it gave the store to.
     """
@@ -91,19 +93,9 @@ def _make_error(code: int, message: int | None, size: int) -> int:
 
 
 def _bytes_at(data: bytes) -> tuple[Any, int, int]:
-    """A copy of bytes that C code can read, its address and its size."""
+    """Returns a copy of bytes that C code can read, its address and its size in bytes."""
     copy = ctypes.create_string_buffer(data, len(data) + 1)
     return copy, ctypes.addressof(copy), len(data)
-
-
-class Store(Protocol):
-    """A store of keys and values that all processes of a framework share."""
-
-    def put(self, key: str, value: bytes) -> None: ...
-
-    def get(self, key: str, timeout: float) -> bytes:
-        """Waits for a key, for `timeout` seconds."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -112,20 +104,25 @@ class FrameworkProcesses:
 
     index: int = 0
     count: int = 1
-    store: Store | None = None
+    store: KeyValueStore | None = None
 
 
-_provided_stores: list[Store] = []
+_provided_stores: list[KeyValueStore] = []
 
 
-def provide_store(store: Store) -> None:
-    """Sets the store to use in place of the callbacks that the framework passes to `PJRT_Client_Create`. Those of
-    jaxlib crash if it has no coordination service."""
+def provide_store(store: KeyValueStore) -> None:
+    """Sets the store to use in place of the callbacks that the framework passes to `PJRT_Client_Create`.
+
+    The callbacks of jaxlib crash if it has no coordination service.
+    """
     _provided_stores[:] = [store]
 
 
 def read_processes(args: Any) -> FrameworkProcesses:
-    """Reads the arguments of `PJRT_Client_Create`. `InvalidArgumentError` for an index that is not below the number."""
+    """Reads the arguments of `PJRT_Client_Create`.
+
+    Raises `InvalidArgumentError` if the index of this process is not less than the number of processes.
+    """
     options = (structure("NamedValue") * args.num_options).from_address(args.create_options) if args.num_options else ()
     numbers = {
         read_bytes(option.name, option.name_size).decode("utf-8", "replace"): int(option.value)
@@ -135,11 +132,13 @@ def read_processes(args: Any) -> FrameworkProcesses:
     index, count = numbers.get(_PROCESS_INDEX, 0), max(1, numbers.get(_PROCESS_COUNT, 1))
     if not 0 <= index < count:
         raise InvalidArgumentError(
-            codes.PROCESSES, f"the index of a process is less than the number of processes, given {index} of {count}"
+            codes.PROCESSES,
+            f"the index of a process is less than the number of processes, given {index} of {count}: give "
+            f"jax.distributed.initialize a process_id from 0 to {count - 1}",
         )
     if _provided_stores or not (args.kv_get_callback and args.kv_put_callback):
         return FrameworkProcesses(index, count, next(iter(_provided_stores), None))
-    store = KeyValueStore(args.kv_get_callback, args.kv_get_user_arg, args.kv_put_callback, args.kv_put_user_arg)
+    store = CallbackStore(args.kv_get_callback, args.kv_get_user_arg, args.kv_put_callback, args.kv_put_user_arg)
     return FrameworkProcesses(index, count, store)
 
 
@@ -167,13 +166,14 @@ def join_framework(
     if sorted(indices) != list(range(count)):
         raise InvalidArgumentError(
             codes.PROCESSES,
-            f"each of {count} processes has its own process_id in jax.distributed.initialize, given {list(indices)}",
+            f"each of {count} processes has its own process_id in jax.distributed.initialize, given {list(indices)}: "
+            f"give each process another number from 0 to {count - 1}",
         )
     return indices
 
 
 def _initialize(processes: FrameworkProcesses, initialize: Callable[..., None]) -> None:
-    """Initializes the process group."""
+    """Initializes the process group: under mpirun from its environment, else through the store of the framework."""
     try:
         if find_launcher(os.environ) is not None:
             initialize(num_processes=processes.count)

@@ -162,6 +162,18 @@ class Transport(Protocol):
         ...
 
 
+class KeyValueStore(Protocol):
+    """A store of keys and values that all processes reach, such as that of JAX's coordination service."""
+
+    def put(self, key: str, value: bytes) -> None:
+        """Stores a value under a key that has none. Raises the store's error."""
+        ...
+
+    def get(self, key: str, timeout: float) -> bytes:
+        """Returns the value of a key; waits for it for `timeout` seconds. Raises the store's error."""
+        ...
+
+
 CONTROL_PROGRAM_NAME: Final = "xlapy.distributed"
 
 

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.error_codes.execution import processes as codes
@@ -26,17 +26,7 @@ from xlapy.runtime.collectives.mpi import coordinator
 from xlapy.runtime.collectives.mpi.library import MpiLibrary, open_library
 from xlapy.runtime.collectives.mpi.transport import MpiTransport
 from xlapy.runtime.collectives.mpi.watch import PeerWatch
-from xlapy.runtime.collectives.process_group import ProcessGroup
-
-
-class KeyValueStore(Protocol):
-    """A store that all processes reach, such as that of JAX's coordination service."""
-
-    def put(self, key: str, value: bytes) -> None: ...
-
-    def get(self, key: str, timeout: float) -> bytes:
-        """Waits for a key, for some seconds."""
-        ...
+from xlapy.runtime.collectives.process_group import KeyValueStore, ProcessGroup
 
 
 @dataclass(frozen=True, slots=True)
