@@ -226,6 +226,17 @@ def test_a_process_that_is_stopped_by_hand() -> None:
     end_by_hand("stop", 1, 0.05, timeout=2)
 
 
+@pytest.mark.parametrize("way", ["leave", "raise"])
+def test_all_processes_end_after_one_leaves_whose_data_is_under_way(way: str) -> None:
+    if is_open_mpi():
+        pytest.skip("Open MPI's processes are started by mpirun")
+    done = finish(start_by_hand(PROGRAMS / "steps.py", 3, way, "1", "0", "3"), timeout=30)
+    assert done[1].code == (way == "raise"), done[1]
+    for finished in (done[0], done[2]):
+        assert is_clean(finished), done
+        assert f"process 1 has left the process group: its program has ended [{codes.PROCESS_LOST}]" in finished.output
+
+
 @pytest.mark.parametrize("way", ["kill", "stop", "leave", "raise"])
 def test_a_process_of_a_job_ends(way: str) -> None:
     """mpirun ends with an error, in time, and no process is left. Those that mpirun does not end themselves name it."""

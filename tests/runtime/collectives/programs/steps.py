@@ -16,6 +16,8 @@ from xlapy.runtime.collectives.process_group import current_process_group
 
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 SIZES = (1, 1, 100, 5_000, 200_000)
+LAST = 53
+"""The last step of the victim. The data of the next one is so large that MPI sends it once it is received."""
 
 way, victim, delay, timeout, *place = sys.argv[1:]
 if place:
@@ -32,9 +34,9 @@ if is_victim and way in SIGNALS:
 try:
     for step in range(10**9):
         group.allgather(bytes(SIZES[step % len(SIZES)]), what=f"step {step}", timeout=float(timeout))
-        if step == 50 and is_victim and way == "leave":
+        if step == LAST and is_victim and way == "leave":
             sys.exit(0)
-        if step == 50 and is_victim and way == "raise":
+        if step == LAST and is_victim and way == "raise":
             raise ValueError("the victim has an error")
         if step == 50 and way == "end":
             break

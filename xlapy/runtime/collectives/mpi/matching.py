@@ -199,6 +199,10 @@ def deliver(f: Function, message: Message) -> Bool:
     with f.when(message.kind == MessageKind.LOST):
         note_lost(f, message.exchange)
         f.ret(True)
+    transport = f.static(TRANSPORT)
+    with f.when((transport.is_leaving != 0) & transport.pending.is_null()):
+        discard(f, message)  # the sender may not be able to leave before its data is received
+        f.ret(True)
     known = find_clique(f, message.clique)
     with f.when(known.is_null()):
         f.ret(False)

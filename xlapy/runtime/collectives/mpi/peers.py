@@ -132,9 +132,11 @@ def fail_if_lost(f: Function, clique: CliqueRecord) -> None:
 
 @native
 def leave(f: Function) -> None:
-    """Sends the last message of this process to all others."""
+    """Sends the last message of this process to all others. What it has received too early is discarded."""
     transport = f.static(TRANSPORT)
     with f.locked(transport.lock):
+        transport.is_leaving = 1
+        transport.has_retired = 1
         tell_all(f, f.constant(Word, MessageKind.LEAVING), transport.process)
         transport.left_at = now(f)
     wake_progress(f)
