@@ -54,6 +54,11 @@ def test_the_processes_of_a_job_end_without_errors(exchanges: Finished) -> None:
     assert exchanges.errors == ""
 
 
+def test_messages_are_split_above_a_limit() -> None:
+    done = run_job(PROGRAMS / "chunks.py", 2)
+    assert done.output.splitlines() == [f"{check}: passed" for check in ("sizes", "strides", "order")], done
+
+
 # --- the start
 
 

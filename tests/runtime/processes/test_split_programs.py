@@ -88,6 +88,17 @@ def test_programs_that_differ_are_an_error_in_all_processes() -> None:
     assert any("executes other" in text and "executes awaited" in text for text in found.values()), found
 
 
+def test_threads_launch_in_an_order_that_all_processes_have() -> None:
+    done = run_job(FOLDER / "threads.py", 2, "alike", XLAPY_FLAGS="--collective_timeout=20")
+    assert sorted(done.output.splitlines()) == [f"process {one}: 0 wrong []" for one in range(2)], done
+
+
+def test_launches_in_another_order_are_an_error_in_all_processes() -> None:
+    done = run_job(FOLDER / "threads.py", 2, "differs", XLAPY_FLAGS="--collective_timeout=20")
+    assert "process 0 executes program_0" in done.output and "process 1 executes program_1" in done.output, done
+    assert len(re.findall(r"process \d after \d\.\d s: ", done.output)) == 2, done
+
+
 def test_a_process_that_fails_fails_the_launch_in_all_processes() -> None:
     found = errors_of("fails", "cpu")
     assert set(found) == {0, 1, 2}
