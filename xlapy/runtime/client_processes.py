@@ -128,11 +128,3 @@ def placed_program(program: object, topology: ProcessTopology | None, name: str)
     raise UnsupportedError(
         codes.PROCESSES, f"{name} cannot move to devices of other processes on its platform: compile it for them"
     )
-
-
-def ids_text(devices: Sequence[Device]) -> str:
-    """Returns the ids of devices, as a range if they are consecutive: `0 to 7`; at most 16 of others."""
-    ids = [device.id for device in devices]
-    if len(ids) > 2 and ids == list(range(ids[0], ids[0] + len(ids))):
-        return f"{ids[0]} to {ids[-1]}"
-    return ", ".join(map(str, ids[:16])) + (", ..." if len(ids) > 16 else "")

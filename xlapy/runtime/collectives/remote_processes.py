@@ -93,7 +93,7 @@ def begin_remote_launch(program: NativeProgram) -> RemoteLaunch | None:
 
 
 def check_connected(program: NativeProgram) -> None:
-    """`InvalidArgumentError` if a program that runs here and in other processes is not connected to these."""
+    """Raises `InvalidArgumentError` if a program on devices of several processes is not connected to the others."""
     placement = program.placement
     if placement is not None and placement.topology.local_devices and placement.connection is None:
         raise InvalidArgumentError(
@@ -110,8 +110,10 @@ def set_launch_number(shared: SharedMemory, remote: RemoteLaunch | None) -> None
 
 
 def await_exchanges(program: NativeProgram, shared: SharedMemory) -> None:
-    """Waits until other processes no longer read or write the memory of a launch, whose devices have ended: a launch
-    that was canceled may have pending exchanges."""
+    """Waits until no exchange of a launch is pending, so that other processes do not access its memory any more.
+
+    The devices of the launch have ended. A launch that was canceled may have pending exchanges.
+    """
     while exchanges_are_pending(program, shared):
         time.sleep(_POLL_SECONDS)
 

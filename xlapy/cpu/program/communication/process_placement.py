@@ -187,7 +187,7 @@ class ProcessPlacement:
 
 
 def _check_channels(program: NativeProgram) -> None:
-    """`UnsupportedError` for transfers on channels whose ends are not known: nobody could tell their processes."""
+    """Raises `UnsupportedError` for transfers on channels whose ends, and so their processes, are not known."""
     for thunk in program.host_calling_thunks:
         if isinstance(thunk, TransferThunk) and thunk.claims_end:
             raise UnsupportedError(

@@ -91,11 +91,6 @@ class ProcessPlans:
     shared_size: int = 0
     received_size: int = 0
 
-    @property
-    def exchanges_data(self) -> bool:
-        """Whether the process exchanges data with others in collectives."""
-        return any(group.transfers for group in self.groups)
-
     def by_device(self) -> dict[tuple[int, int], GroupPlan]:
         """Returns the plans by the number of the thunk and the device."""
         return {(group.thunk, device): group for group in self.groups for device in group.devices}

@@ -1,4 +1,4 @@
-"""Cliques that have failed: their requests end, and their other processes are told.
+"""Cliques that have failed: their requests end, and their other processes are notified.
 
 Memory of a failed request may still be in use by MPI, so the request is complete only once MPI has given it back. If a
 process has died, that may never happen; then the request is given up after `GRACE_NANOSECONDS`, and its receives are
@@ -268,7 +268,7 @@ def fail_clique(f: Function, transport: Address, clique: CliqueRecord, text: Add
 
 @native
 def wake_progress(f: Function) -> None:
-    """Makes the progress thread look for work."""
+    """Wakes the progress thread, which then polls MPI."""
     transport = f.static(TRANSPORT)
     transport.wakeups.fetch_add(1, RELEASE)
     transport.wakeups.wake(1)

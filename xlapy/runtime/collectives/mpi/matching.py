@@ -192,7 +192,7 @@ def find_clique(f: Function, number: Word) -> Nullable[CliqueRecord]:
 
 @native_holding(LOCK)
 def deliver(f: Function, message: Message) -> Bool:
-    """Gives a message to what it is for. Returns whether it is no longer needed."""
+    """Passes a message to its request, clique or process. Returns whether the message can be freed."""
     with f.when(message.kind == MessageKind.LEAVING):
         note_left(f, message.source)
         f.ret(True)
@@ -266,7 +266,7 @@ def accept(f: Function, message: Message) -> None:
 
 @native_holding(LOCK)
 def deliver_early(f: Function) -> None:
-    """Delivers the messages that were kept for what has begun now."""
+    """Delivers early messages whose request, launch or clique exists by now."""
     transport = f.static(TRANSPORT)
     following = f.variable(Nullable[Message], transport.early)
     transport.early = None

@@ -99,7 +99,7 @@ def tell_all(f: Function, kind: Word, about: Word) -> None:
 
 @native_holding(LOCK)
 def note_lost(f: Function, process: Word) -> None:
-    """Notes that a process has ended without leaving. The other processes of its cliques are told."""
+    """Notes that a process has ended without leaving, and notifies the other processes of its cliques."""
     with f.when(peer_word(f, process).state != PeerState.PRESENT):
         f.ret()
     peer_word(f, process).state = PeerState.LOST
