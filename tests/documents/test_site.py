@@ -171,7 +171,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     page = (tmp_path / "site" / "reference" / "api" / "running.html").read_text()
     assert 'id="xlapy.Client.compile"' in page
-    assert "Verifies and compiles a program for the first" in page
+    assert "Verifies and compiles a program for" in page
     assert (tmp_path / "site" / "reference" / "ops" / "dot.html").exists()
     guide = re.sub(r"<[^>]+>", "", (tmp_path / "site" / "how-to" / "add-an-op.html").read_text())
     assert "xlapy/ops.py, after the line sinh," in guide
