@@ -25,6 +25,9 @@ from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import LAUNCH_NUMBER_OFFSET
 from xlapy.runtime.collectives.process_group import ExchangeKey, ProcessGroup
 
+_MAX_LISTED_DEVICES = 8
+"""The number of devices of a process that errors list one by one."""
+
 _POLL_SECONDS = 0.001
 """Seconds between polls for exchanges that end because their clique has failed."""
 
@@ -48,7 +51,8 @@ class RemoteProcesses:
         transport = group.transport
         self.topology = topology
         self._transport = transport
-        self._clique = transport.clique(topology.processes, b"devices " + ",".join(map(str, device_ids)).encode())
+        key = b"devices " + ",".join(map(str, device_ids)).encode()
+        self._clique = transport.clique(topology.processes, key, _device_names(topology))
         self.transport, self.clique = transport.address, self._clique.address
         self.program = transport.program_identity(fingerprint, name)
         self.post_exchange, self.begin_launch = transport.post_exchange_address, transport.begin_launch_address
@@ -77,6 +81,18 @@ class RemoteProcesses:
     ) -> dict[int, bytes]:
         """Sends a message to each process of `messages`, and waits for one from each of `sources`."""
         return self._transport.exchange_messages(self._clique, self.program, key, messages, sources, what=what)
+
+
+def _device_names(topology: ProcessTopology) -> dict[int, str]:
+    """Returns the logical devices of each process, for errors: `device 3`, `devices 0, 1`, `32 devices from 64 on`."""
+    numbers: dict[int, list[int]] = {process: [] for process in topology.processes}
+    for device, process in enumerate(topology.process_of_device):
+        numbers[process].append(device)
+    names = {}
+    for process, some in numbers.items():
+        listed = f"device{'s' if len(some) > 1 else ''} {', '.join(map(str, some))}"
+        names[process] = listed if len(some) <= _MAX_LISTED_DEVICES else f"{len(some)} devices from {some[0]} on"
+    return names
 
 
 def begin_remote_launch(program: NativeProgram) -> RemoteLaunch | None:
