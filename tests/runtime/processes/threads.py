@@ -43,7 +43,8 @@ def main(kind: str) -> None:
     def launch(thread: int) -> None:
         for number in range(LAUNCHES):
             with turn:
-                turn.wait_for(lambda place=number * THREADS + thread: done[0] == place)
+                while done[0] != number * THREADS + thread:
+                    turn.wait()
                 results = programs[thread].execute_sharded(rows)
                 done[0] += 1
                 turn.notify_all()
