@@ -123,7 +123,7 @@ def test_device_assignments_that_name_no_devices(assignment: list[int]):
 
 def test_programs_need_no_more_devices_than_all_processes_have():
     join(0, 2)
-    with raises(InvalidArgumentError, devices.RUN_DEVICES, "runs on 5 devices", "has 4"):
+    with raises(InvalidArgumentError, devices.RUN_DEVICES, "runs on 5 devices", "4 in 2 processes", "devices=3"):
         xla.Client("cpu", devices=2).compile(IDS, num_partitions=5)
 
 

@@ -137,7 +137,9 @@ class Client:
         module = _to_module(program)
         verify(module)
         dumped = dump_module(module)
-        replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, len(self.devices))
+        replicas, partitions = replica_and_partition_counts(
+            module, num_replicas, num_partitions, len(self.devices), self.process_count
+        )
         devices = self._assigned_devices(module.name, replicas, partitions, device_assignment)
         topology = self._processes.topology(devices)
         donated = donated_leaves(module, donate)
@@ -229,7 +231,7 @@ class Client:
                 f"{self.platform}",
             )
         replicas, partitions = check_device_counts(
-            source.name, serialized.num_replicas, serialized.num_partitions, len(self.devices)
+            source.name, serialized.num_replicas, serialized.num_partitions, len(self.devices), self.process_count
         )
         devices = self._assigned_devices(source.name, replicas, partitions, device_assignment)
         topology = self._processes.topology(devices)

@@ -94,26 +94,30 @@ def _run_threads(
 
 
 def replica_and_partition_counts(
-    module: Module, num_replicas: int | None, num_partitions: int | None, available: int
+    module: Module, num_replicas: int | None, num_partitions: int | None, available: int, processes: int = 1
 ) -> tuple[int, int]:
     """Numbers of replicas and partitions to run, by default the module's own; `InvalidArgumentError` for too few
-    devices."""
+    devices. available: the number of devices of all processes."""
     replicas = module.config.replica_count if num_replicas is None else int(num_replicas)
     partitions = module.config.num_partitions if num_partitions is None else int(num_partitions)
-    return check_device_counts(module.name, replicas, partitions, available)
+    return check_device_counts(module.name, replicas, partitions, available, processes)
 
 
-def check_device_counts(program: str, replicas: int, partitions: int, available: int) -> tuple[int, int]:
+def check_device_counts(
+    program: str, replicas: int, partitions: int, available: int, processes: int = 1
+) -> tuple[int, int]:
     """Returns the numbers themselves; `InvalidArgumentError` if one is below 1 or if there are too few devices."""
     if replicas < 1 or partitions < 1:
         raise InvalidArgumentError(
             codes.RUN_DEVICES, f"{program}: needs at least 1 replica and 1 partition, given {replicas} and {partitions}"
         )
-    if replicas * partitions > available:
+    needed = replicas * partitions
+    if needed > available:
+        of_processes = "" if processes == 1 else f" in {processes} processes"
+        in_each = "" if processes == 1 else " in each process"
         raise InvalidArgumentError(
             codes.RUN_DEVICES,
-            f"{program} runs on {replicas * partitions} devices (replica_count={replicas}, "
-            f"num_partitions={partitions}), the client has {available}; make it with "
-            f"Client(..., devices={replicas * partitions})",
+            f"{program} runs on {needed} devices (replica_count={replicas}, num_partitions={partitions}), the client "
+            f"has {available}{of_processes}; make it with Client(..., devices={-(-needed // processes)}){in_each}",
         )
     return replicas, partitions
