@@ -63,7 +63,7 @@ internal error of xlapy ends with 1 as well: the message names a folder that rep
 
 def page() -> str:
     """Returns the page: one section per command."""
-    context = click.Context(cli, info_name="xlapy")
+    context = click.Context(cli, info_name="xlapy", **cli.context_settings)
     return "\n".join([_HEAD, *(_section(name, context) for name in COMMANDS)])
 
 

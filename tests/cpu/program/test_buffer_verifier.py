@@ -238,8 +238,10 @@ def test_what_other_devices_read_stays_until_they_meet_again(monkeypatch: pytest
     compile_module(module, replica_count=2)
     publish = direct_collectives.publish_addresses
 
-    def once(context: LoweringContext, instruction: Any, published: Any, views: Any = ()) -> list[BufferSlice]:
-        return publish(context, instruction, published, views) if views else []
+    def once(
+        context: LoweringContext, instruction: Any, published: Any, views: Any = (), *rest: Any
+    ) -> list[BufferSlice]:
+        return publish(context, instruction, published, views, *rest) if views else []
 
     monkeypatch.setattr(direct_collectives, "publish_addresses", once)
     with raises(VerificationError, codes.BUFFER_ASSIGNMENT):

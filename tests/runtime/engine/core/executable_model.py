@@ -116,7 +116,8 @@ def build(devices: int = 1, collectives: bool = False, asynchronous: bool = True
         executable.device_programs = words(f, "programs", *programs).cast(DevicePrograms)
         executable.device_program_count = devices
         executable.calls_python, executable.has_collectives = 0, int(collectives)
-        executable.shared_bytes, executable.wait_word_count = 8 * (1 + devices), 0
+        executable.shared_bytes = executable.cleared_bytes = 8 * (1 + devices)
+        executable.wait_word_count = 0
         executable.wait_words = words(f, "wait_words", 0).cast(Numbers)
         executable.spare_shared.store(None, RELAXED)
         initialize_streams(f)

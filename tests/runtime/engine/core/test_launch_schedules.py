@@ -164,7 +164,9 @@ def build_executable(f: Function, is_donated: bool) -> None:
     executable.is_asynchronous = 1
     executable.device_programs, executable.device_program_count = programs.cast(DevicePrograms), 1
     executable.calls_python, executable.has_collectives, executable.calls_host = 0, 0, 0
-    executable.shared_bytes, executable.wait_word_count = 8, 0
+    executable.shared_bytes = executable.cleared_bytes = 8
+    executable.wait_word_count = 0
+    executable.processes, executable.exchange_slot_count = None, 0
     executable.wait_words = array(f, Word, 0).cast(Numbers)
     executable.spare_shared.store(None, RELAXED)
     storage = allocate(f, f.constant(Word, 8)).known("memory suffices")

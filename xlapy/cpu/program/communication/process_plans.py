@@ -99,10 +99,10 @@ class ProcessPlans:
 def plan_processes(program: NativeProgram, topology: ProcessTopology) -> ProcessPlans:
     """Returns the plans of a program for the process of a topology."""
     pending = [
-        _Exchange(thunk, number, members, topology)
+        _Exchange(collective, number, members, topology)
         for thunk in program.host_calling_thunks
-        if isinstance(thunk, CollectiveThunk)
-        for number, members in enumerate(sorted({row.members for row in thunk.participants if row.members}))
+        if (collective := thunk.collective) is not None
+        for number, members in enumerate(sorted({row.members for row in collective.participants if row.members}))
         if any(map(topology.is_local, members))
     ]
     # The local members of a group read what they have received before they meet again: their next collective reuses

@@ -46,6 +46,10 @@ class TransferThunk(HostThunk):
     waits_for_any: ClassVar[bool] = True
 
     @property
+    def transfer(self) -> TransferThunk | None:
+        return self
+
+    @property
     def _verb(self) -> str:
         return "transfer"
 
@@ -117,6 +121,10 @@ class CollectiveThunk(HostThunk):
 
     kind: ClassVar[str] = "collective"
     runs_without_python: ClassVar[bool] = True
+
+    @property
+    def collective(self) -> CollectiveThunk | None:
+        return self
 
     @property
     def is_complete(self) -> bool:
