@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from xlapy import opcodes
 from xlapy.analysis.aliasing import array_leaves
@@ -124,8 +124,8 @@ class ProcessPlacement:
                 group = self._groups.get((thunk.number, device))
                 if group is not None:
                     words.append(records[id(group)])
-                elif thunk.transfer is not None and self.topology.is_local(device):
-                    words.append(self._transfer_record(thunk.transfer, device))
+                elif thunk.is_transfer and self.topology.is_local(device):
+                    words.append(self._transfer_record(cast(TransferThunk, thunk), device))
                 else:
                     words.append(0)
         return (ctypes.c_int64 * len(words))(*words)
@@ -189,7 +189,7 @@ class ProcessPlacement:
 def _check_channels(program: NativeProgram) -> None:
     """Raises `UnsupportedError` for transfers on channels whose ends, and so their processes, are not known."""
     for thunk in program.host_calling_thunks:
-        if thunk.transfer is not None and thunk.transfer.claims_end:
+        if thunk.is_transfer and cast(TransferThunk, thunk).claims_end:
             raise UnsupportedError(
                 codes.CHANNEL_ENDS,
                 f"{describe_instruction(thunk.instruction)}: any two devices may use its channel, and the devices of "

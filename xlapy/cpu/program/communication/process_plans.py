@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import cast
 
 from xlapy.base.concurrency.process_topology import ProcessTopology
 from xlapy.cpu.program.native_program import NativeProgram
@@ -101,7 +102,8 @@ def plan_processes(program: NativeProgram, topology: ProcessTopology) -> Process
     pending = [
         _Exchange(collective, number, members, topology)
         for thunk in program.host_calling_thunks
-        if (collective := thunk.collective) is not None
+        if thunk.is_collective
+        for collective in [cast(CollectiveThunk, thunk)]
         for number, members in enumerate(sorted({row.members for row in collective.participants if row.members}))
         if any(map(topology.is_local, members))
     ]

@@ -44,10 +44,7 @@ class TransferThunk(HostThunk):
     kind: ClassVar[str] = "transfer"
     needs_device: ClassVar[bool] = True
     waits_for_any: ClassVar[bool] = True
-
-    @property
-    def transfer(self) -> TransferThunk | None:
-        return self
+    is_transfer: ClassVar[bool] = True
 
     @property
     def _verb(self) -> str:
@@ -121,10 +118,7 @@ class CollectiveThunk(HostThunk):
 
     kind: ClassVar[str] = "collective"
     runs_without_python: ClassVar[bool] = True
-
-    @property
-    def collective(self) -> CollectiveThunk | None:
-        return self
+    is_collective: ClassVar[bool] = True
 
     @property
     def is_complete(self) -> bool:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from xlapy.analysis.cost.reference_machine import CYCLES_PER_MICROSECOND
 from xlapy.cpu.program.buffer_slices import BufferSlice, Replacements, join_slices, replaced
 from xlapy.cpu.program.shared_records import QUEUE_BYTES, QUEUE_SENT_OFFSET
 from xlapy.cpu.program.thunks.emitter import ThunkEmitter
 from xlapy.cpu.program.thunks.thunk import Thunk
-
-if TYPE_CHECKING:
-    from xlapy.cpu.program.thunks.communication import CollectiveThunk, TransferThunk
 
 ReadWord = Callable[[int], int]
 """Returns the word of 32 bits at an offset of the memory that devices share, while native code may change it."""
@@ -97,6 +94,10 @@ class HostThunk(Thunk):
     """Whether a device that waits here continues as soon as one of the missing devices arrives."""
     reads_in_place: ClassVar[bool] = False
     """Whether foreign code reads the operands, for which their memory must be aligned."""
+    is_collective: ClassVar[bool] = False
+    """Whether devices meet in the thunk, a `CollectiveThunk`."""
+    is_transfer: ClassVar[bool] = False
+    """Whether the thunk passes values between devices, a `TransferThunk`."""
 
     @property
     def calling_convention(self) -> CallingConvention | None:
@@ -116,16 +117,6 @@ class HostThunk(Thunk):
     @property
     def feed(self) -> FeedThunk | None:
         """The thunk itself if it passes values between the program and the host's feeds."""
-        return None
-
-    @property
-    def collective(self) -> CollectiveThunk | None:
-        """The thunk itself if devices meet in it."""
-        return None
-
-    @property
-    def transfer(self) -> TransferThunk | None:
-        """The thunk itself if it passes values between devices."""
         return None
 
     @property
