@@ -59,8 +59,9 @@ def mpirun(count: int) -> list[str]:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The environment of a process that is started."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    """The environment of a process that is started. Output is buffered: else a line is written in two pieces, and
+    mpirun may join lines of two processes."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", **variables}
 
 
 def run_job(program: Path, count: int, *arguments: str, timeout: float = SECONDS, **variables: str) -> Finished:

@@ -11,6 +11,7 @@ from tests.documents.lessons.checking import check_page
 AS_ROOT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PYTHONUNBUFFERED": "",  # else a line is written in two pieces, and mpirun may join lines of two processes
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }
 """What Open MPI needs to start more processes than there are processors, and as root. MPICH always does."""
