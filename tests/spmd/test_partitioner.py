@@ -10,14 +10,13 @@ import pytest
 import xlapy as xla
 from tests.interpreter.runners.custom import registered
 from tests.raising import raises
+from tests.spmd.sharded_runs import local_array
 from xlapy.base.error_codes.compilation import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
 from xlapy.hlo.module import Module
-from xlapy.hlo.sharding import Sharding
 from xlapy.hlo.verify import verify
 from xlapy.spmd import partition
-from xlapy.spmd.array_sharding import array_sharding_of, tile_count
 
 DEVICES = 4
 ROWS, COLUMNS, BOTH, WHOLE = (
@@ -40,14 +39,6 @@ less { a = f32[] parameter(0)
 """
 
 
-def local_array(array: Any, shape: Shape, sharding: Sharding, device: int) -> Any:
-    """Returns the local array of a device."""
-    for dimension, tiling in enumerate(array_sharding_of(sharding, shape, DEVICES).tilings):
-        if tiling is not None:
-            array = np.split(array, tile_count(tiling), dimension)[tiling.tile_of(device)]
-    return array
-
-
 def arguments(module: Module) -> list[Any]:
     generator = np.random.default_rng(0)
     shapes = [parameter.shape for parameter in module.entry_computation.parameters]
@@ -67,14 +58,14 @@ def check(text: str, collectives: str) -> None:
     sent = sorted({i.op.name for i in module.instructions() if i.op.family == "collectives"} - {"partition-id"})
     assert " ".join(sent) == collectives
     parts = [
-        [local_array(*each, device) for each in zip(given, shapes, shardings.parameters, strict=True)]
+        [local_array(*each, device, DEVICES) for each in zip(given, shapes, shardings.parameters, strict=True)]
         for device in range(DEVICES)
     ]
     results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
     for device, result in enumerate(results):
         found = list(result) if len(leaves) > 1 else [result]
         for got, want, leaf, sharding in zip(found, expected, leaves, shardings.results, strict=True):
-            want_part = local_array(np.asarray(want), leaf, sharding, device)
+            want_part = local_array(np.asarray(want), leaf, sharding, device, DEVICES)
             np.testing.assert_allclose(np.asarray(got), want_part, rtol=1e-5, atol=1e-5)
 
 
@@ -359,7 +350,9 @@ def test_a_manual_region_is_left_as_it_is() -> None:
     shardings = partition(module, DEVICES)
     verify(module)
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
-    parts = [[local_array(x, Shape.parse("f32[8,8]"), shardings.parameters[0], device)] for device in range(DEVICES)]
+    parts = [
+        [local_array(x, Shape.parse("f32[8,8]"), shardings.parameters[0], device, DEVICES)] for device in range(DEVICES)
+    ]
     results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
     for device, result in enumerate(results):
         expected = x.reshape(4, 2, 8).sum(0) + device
@@ -439,11 +432,13 @@ def test_a_manual_region_along_one_axis_of_two() -> None:
     shardings = partition(module, DEVICES)
     verify(module)
     x, shape = np.arange(64, dtype=np.float32).reshape(8, 8), Shape.parse("f32[8,8]")
-    parts = [[local_array(x, shape, shardings.parameters[0], device)] for device in range(DEVICES)]
+    parts = [[local_array(x, shape, shardings.parameters[0], device, DEVICES)] for device in range(DEVICES)]
     results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
     whole = np.tile(x[:4] + x[4:], (2, 1)) + np.kron(np.arange(4).reshape(2, 2), np.ones((4, 4)))
     for device, result in enumerate(results):
-        np.testing.assert_array_equal(np.asarray(result), local_array(whole, shape, shardings.results[0], device))
+        np.testing.assert_array_equal(
+            np.asarray(result), local_array(whole, shape, shardings.results[0], device, DEVICES)
+        )
 
 
 def test_transfers_are_unsupported() -> None:

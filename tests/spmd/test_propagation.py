@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.spmd.sharded_runs import local_array
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.spmd import EntryShardings, partition
-from xlapy.spmd.array_sharding import array_sharding_of, tile_count
 
 DEVICES = 4
 ROWS, COLUMNS, WHOLE = "{devices=[4,1]<=[4]}", "{devices=[1,4]<=[4]}", "{replicated}"
@@ -53,13 +53,6 @@ LOOP = f"""{HEAD}
     ROOT r = (f32[8,8], f32[8]) tuple(x, u), sharding={{{ROWS}, {{devices=[4]<=[4]}}}} }}"""
 
 
-def local_array(array: Any, shape: xla.Shape, sharding: xla.Sharding, device: int) -> Any:
-    for dimension, tiling in enumerate(array_sharding_of(sharding, shape, DEVICES).tilings):
-        if tiling is not None:
-            array = np.split(array, tile_count(tiling), dimension)[tiling.tile_of(device)]
-    return array
-
-
 def collectives(module: Module) -> list[str]:
     return sorted(i.op.name for i in module.instructions() if i.op.family == "collectives" and i.operands)
 
@@ -76,14 +69,14 @@ def check(text: str, expected: str = "") -> tuple[Module, EntryShardings]:
     wanted = xla.Client("interpreter").compile(whole)(*given)
     leaves = [leaf for _, leaf in whole.entry_computation.root_instruction.shape.leaves()]
     parts = [
-        [local_array(*each, device) for each in zip(given, shapes, shardings.parameters, strict=True)]
+        [local_array(*each, device, DEVICES) for each in zip(given, shapes, shardings.parameters, strict=True)]
         for device in range(DEVICES)
     ]
     results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
     for device, result in enumerate(results):
         pairs = zip(_list(result), _list(wanted), leaves, shardings.results, strict=True)
         for got, one, leaf, sharding in pairs:
-            tile = local_array(np.asarray(one), leaf, sharding, device)
+            tile = local_array(np.asarray(one), leaf, sharding, device, DEVICES)
             np.testing.assert_allclose(np.asarray(got), tile, rtol=1e-6, atol=1e-6)
     return module, shardings
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import xlapy as xla
 from tests.spmd.random_programs import random_program
+from tests.spmd.sharded_runs import local_array
 from xlapy.hlo.verify import verify
 from xlapy.spmd import partition
-from xlapy.spmd.array_sharding import array_sharding_of, tile_count
 
 DEVICES = 8
-
-
-def local_array(array: Any, shape: xla.Shape, sharding: xla.Sharding, device: int) -> Any:
-    for dimension, tiling in enumerate(array_sharding_of(sharding, shape, DEVICES).tilings):
-        if tiling is not None:
-            array = np.split(array, tile_count(tiling), dimension)[tiling.tile_of(device)]
-    return array
 
 
 def check(text: str) -> None:
@@ -33,13 +24,13 @@ def check(text: str) -> None:
     shardings = partition(module, DEVICES)
     verify(module)
     parts = [
-        [local_array(*each, device) for each in zip(given, shapes, shardings.parameters, strict=True)]
+        [local_array(*each, device, DEVICES) for each in zip(given, shapes, shardings.parameters, strict=True)]
         for device in range(DEVICES)
     ]
     results = xla.Client("interpreter", devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
     for device, result in enumerate(results):
         for got, wanted, leaf, sharding in zip(result, expected, leaves, shardings.results, strict=True):
-            tile = local_array(np.asarray(wanted), leaf, sharding, device)
+            tile = local_array(np.asarray(wanted), leaf, sharding, device, DEVICES)
             np.testing.assert_array_equal(np.asarray(got), tile, f"device {device}\n{text}")
 
 

@@ -7,20 +7,10 @@ from typing import Any
 import numpy as np
 
 import xlapy as xla
-from xlapy.base.shape import Shape
+from tests.spmd.sharded_runs import local_array
 from xlapy.hlo.module import Module
-from xlapy.hlo.sharding import Sharding
 from xlapy.hlo.verify import verify
 from xlapy.spmd import partition
-from xlapy.spmd.array_sharding import array_sharding_of, tile_count
-
-
-def local_array(array: Any, shape: Shape, sharding: Sharding, device: int, devices: int) -> Any:
-    """Returns the local array of a device."""
-    for dimension, tiling in enumerate(array_sharding_of(sharding, shape, devices).tilings):
-        if tiling is not None:
-            array = np.split(array, tile_count(tiling), dimension)[tiling.tile_of_each_device()[device]]
-    return array
 
 
 def collectives(module: Module) -> list[str]:

@@ -68,10 +68,6 @@ class ProcessTopology:
         """Whether a logical device belongs to this process."""
         return self.process_of_device[device] == self.process_index
 
-    def row_of(self, device: int) -> int:
-        """The row of a local device in a launch."""
-        return self.local_devices.index(device)
-
     def remote_processes(self, devices: Iterable[int]) -> tuple[int, ...]:
         """The other processes to which some of these logical devices belong, in ascending order."""
         return tuple(sorted({self.process_of_device[device] for device in devices} - {self.process_index}))

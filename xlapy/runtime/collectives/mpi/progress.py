@@ -4,7 +4,7 @@ A thread that posts a request polls MPI itself for `DRIVE_NANOSECONDS`, because 
 then. After that, the progress thread polls. It sleeps in growing slices as long as nothing happens, and without limit
 while nothing is in progress, or while another thread polls.
 
-Responsible for who calls MPI and when. Does not depend on what is exchanged.
+Responsible for which thread calls MPI, and when. Does not depend on what is exchanged.
 """
 
 from __future__ import annotations
