@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 
 from xlapy.base.concurrency import forking
@@ -47,6 +48,8 @@ def test_threads_that_hold_several_locks_do_not_block_forks():
             with outer:
                 if inner.acquire(timeout=0.001):
                     inner.release()
+            # a lock of Python that is taken again at once is hardly ever had by another thread
+            time.sleep(0.0005)
 
     threads = [threading.Thread(target=nest, args=locks) for locks in ((first, second), (second, first))]
     for thread in threads:

@@ -66,16 +66,21 @@ def _before() -> None:
 def _acquire_all(locks: Sequence[Any], deadline: float) -> tuple[list[Any], list[Any]]:
     """Returns the locks that were acquired: all of them before the deadline, else those that are free; and the
     others."""
+    awaited = None
     while True:
-        busy = [lock for lock in locks if not lock.acquire(blocking=False)]
-        held = [lock for lock in locks if lock not in busy]
+        # the lock that was awaited is kept: between two locks that are rarely free at once, the second is then all
+        # that is missing
+        held = [] if awaited is None else [awaited]
+        busy = []
+        for lock in locks:
+            if lock is not awaited:
+                (held if lock.acquire(blocking=False) else busy).append(lock)
         remaining = deadline - time.monotonic()
         if not busy or remaining <= 0:
             return held, busy
         for lock in held:
             lock.release()
-        if busy[0].acquire(timeout=remaining):
-            busy[0].release()
+        awaited = busy[0] if busy[0].acquire(timeout=remaining) else None
 
 
 def _after_in_parent() -> None:
