@@ -170,3 +170,27 @@ def test_padding_that_would_change_a_result_is_not_split() -> None:
         ROOT r = f32[16,8] reduce-window(x, z), window={{size=3x1 pad=1_1x0_0}}, to_apply=sum, sharding={ROWS} }}"""
     module, _ = run_sharded(text, 4, [_array("f32[16,8]")])
     assert collectives_of(module) == {"all-gather"}
+
+
+EMPTY = {
+    "slice with a stride": "f32[0,8] slice(x), slice={[16:16:2],[0:8]}",
+    "pad of nothing": "f32[0,8] pad(n, z), padding=0_0x0_0",
+    "shortened pad": "f32[0,8] pad(x, z), padding=-8_-8x0_0",
+    "windows": "f32[0,8] reduce-window(n, z), window={size=1x1 stride=2x1}, to_apply=sum",
+    "concatenate of nothing": "f32[0,8] concatenate(n, n), dimensions={0}",
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_arrays_without_elements_need_no_exchange(name: str) -> None:
+    text = f"""HloModule m
+      sum {{ a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT c = f32[] add(a, b) }}
+      ENTRY e {{ x = f32[16,8] parameter(0), sharding={ROWS}
+        z = f32[] constant(5)
+        n = f32[0,8] slice(x), slice={{[3:3],[0:8]}}, sharding={ROWS}
+        y = {EMPTY[name]}, sharding={ROWS}
+        ROOT r = f32[16,8] concatenate(y, x), dimensions={{0}}, sharding={ROWS} }}"""
+    module, _ = run_sharded(text, 4, [_array("f32[16,8]")])
+    assert _sent(module) == {}

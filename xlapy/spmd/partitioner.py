@@ -16,10 +16,12 @@ from xlapy.base import flags
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.module import Alias, Module, ModuleConfig
 from xlapy.hlo.sharding import Sharding
+from xlapy.passes.algebra import general, movement
 from xlapy.passes.control_flow.inline_calls import InlineCalls
 from xlapy.passes.expand.expand import Expand
 from xlapy.passes.remove_dead_code import RemoveDeadCode
-from xlapy.passes.rewrite import remove_uncalled_computations
+from xlapy.passes.rewrite import editable_computations, remove_uncalled_computations
+from xlapy.passes.simplify import simplify_computation
 from xlapy.spmd.array_sharding import hlo_sharding_of
 from xlapy.spmd.collectives.combiner import combine_collectives
 from xlapy.spmd.collectives.rewrites import rewrite_collectives
@@ -30,6 +32,15 @@ from xlapy.spmd.halo.concatenations import collect_concatenated_ranges
 from xlapy.spmd.partitioned_values import requested_shardings
 from xlapy.spmd.propagation import propagate_shardings
 from xlapy.spmd.sliced_pads import merge_slices_of_pads
+
+
+_RULES_OF_EMPTY_ARRAYS = (
+    general.result_without_elements,
+    movement.pad_of_empty_operand,
+    movement.concatenate_without_empty_operands,
+    movement.dynamic_update_slice_without_elements,
+)
+"""Rewrites after which operations with windows have elements to exchange."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,8 @@ def partition(
     """
     Expand(ops=("async-done",)).run(module)
     InlineCalls(composites=True).run(module)
+    for computation in editable_computations(module):
+        simplify_computation(computation, rules=_RULES_OF_EMPTY_ARRAYS)
     collect_concatenated_ranges(module)
     merge_slices_of_pads(module)
     RemoveDeadCode().run(module)
