@@ -33,7 +33,6 @@ from xlapy.spmd.partitioned_values import requested_shardings
 from xlapy.spmd.propagation import propagate_shardings
 from xlapy.spmd.sliced_pads import merge_slices_of_pads
 
-
 _RULES_OF_EMPTY_ARRAYS = (
     general.result_without_elements,
     movement.pad_of_empty_operand,
