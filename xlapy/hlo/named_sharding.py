@@ -72,6 +72,13 @@ class NamedSharding:
     reduction: str = "sum"
     metadata: tuple[OpMetadata, ...] = ()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether each device holds the whole value, or the program itself says which part (manual axes)."""
+        if self.form is NamedForm.DIMENSIONS:
+            return not self.unreduced_axes and not any(dimension.axes for dimension in self.dimensions)
+        return self.form is not NamedForm.UNREDUCED
+
     def to_text(self, metadata: bool = True) -> str:
         """The text without the outer braces."""
         parts = [self.mesh.to_text(), *self._form_texts()]

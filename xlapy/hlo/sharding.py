@@ -41,6 +41,7 @@ class ShardingKind(Enum):
 _KIND_OF_WORD = {
     k.value: k for k in (ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.UNKNOWN, ShardingKind.UNREDUCED)
 }
+_WHOLE_KINDS = frozenset({ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.MAXIMAL})
 _SUBGROUP_ORDER = ("maximal", "manual", "unreduced", "replicated")
 
 
@@ -137,6 +138,18 @@ class Sharding:
         """The number of leading tile dimensions that are dimensions of the value; the others are subgroups."""
         tiles = 0 if self.tiles is None else len(self.tiles.dimensions)
         return tiles - len(self.subgroup_types) - self.replicate_on_last_tile_dim
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each device holds the whole value, or the program itself says which part (manual sharding)."""
+        if self.kind is ShardingKind.TUPLE:
+            return all(element.is_whole for element in self.elements)
+        if self.named is not None:
+            return self.named.is_whole
+        if self.tiles is None:
+            return self.kind in _WHOLE_KINDS
+        data = self.tiles.dimensions[: self.data_rank]
+        return all(size == 1 for size in data) and "unreduced" not in self.subgroup_types
 
     def for_shape(self, shape: Shape) -> Sharding:
         """The sharding for a value of this shape: on a tuple, a sharding of one array applies to every leaf."""

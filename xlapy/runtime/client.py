@@ -21,6 +21,7 @@ from xlapy.base.error_codes.interfaces import commands as command_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
+from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.interpreter.checks import Checks
@@ -40,6 +41,7 @@ from xlapy.text import parse_hlo
 
 if TYPE_CHECKING:
     from xlapy.builder import XlaComputation
+    from xlapy.spmd.entry.shardings import EntryShardings
 
 MAX_DEVICES = 1 << 16
 """The largest number of devices of a client. Each device is an object with queues, and a thread while it runs."""
@@ -94,6 +96,7 @@ class Client:
         tuning_file: str | Path | None = None,
         memory_limit: int | str | None = None,
         device_assignment: Sequence[int] | None = None,
+        use_spmd_partitioning: bool = False,
     ) -> Executable:
         """Verifies and compiles a program for `num_replicas` * `num_partitions` devices.
 
@@ -105,6 +108,11 @@ class Client:
         num_partitions. Raises `ParseError`, `ProtoError`, `BytecodeError`, `VerificationError`, `InvalidArgumentError`
         if there are too few devices, or `UnsupportedError` for operations that the platform cannot run and for
         shardings: a program for several partitions must be partitioned already.
+
+        `use_spmd_partitioning`, as in XLA, partitions a program that is written for all partitions together, by its
+        shardings. The program itself is not changed. A call then takes and returns global arrays, and
+        `entry_shardings` says which part of them each partition holds. If neither `num_partitions` nor the module says
+        for how many partitions, its shardings do.
 
         `donate` lists parameters whose buffers the program may reuse for its results, in addition to the module's own
         input_output_alias and buffer_donor. A call deletes the buffers that it is given for these parameters. NumPy
@@ -129,7 +137,8 @@ class Client:
         donate, checks = tuple(donate), Checks.chosen(check_nans, check_infs)
         text: CachedText | None = None
         is_plain = not checks and tuning_file is None and memory_limit is None and self.process_count == 1
-        if isinstance(program, (str, bytes)) and is_plain and device_assignment is None and self.platform == "cpu":
+        is_plain = is_plain and device_assignment is None and not use_spmd_partitioning
+        if isinstance(program, (str, bytes)) and is_plain and self.platform == "cpu":
             text = cached_text(program, [num_replicas, num_partitions, repr(donate)], lambda: _to_module(program))
             loaded = None if text is None else self._load_text(text)
             if loaded is not None:
@@ -137,11 +146,16 @@ class Client:
         module = _to_module(program)
         verify(module)
         dumped = dump_module(module)
+        if use_spmd_partitioning:
+            num_partitions = _partition_count(module, num_partitions)
         replicas, partitions = replica_and_partition_counts(
             module, num_replicas, num_partitions, len(self.devices), self.process_count
         )
         devices = self._assigned_devices(module.name, replicas, partitions, device_assignment)
         topology = self._processes.topology(devices)
+        shardings: EntryShardings | None = None
+        if use_spmd_partitioning:
+            module, shardings = _partitioned(module, partitions)
         donated = donated_leaves(module, donate)
         options: dict[str, Any] = {} if tuning_file is None else {"tuning_file": str(tuning_file)}
         if isinstance(self._backend, MemoryLimited):
@@ -155,7 +169,7 @@ class Client:
         if text is not None and key is not None:
             text.note(platform, module, (replicas, partitions), donated, key)
         self._processes.connect(compiled, devices)
-        return Executable(module, compiled, platform, devices, replicas, partitions, donated)
+        return Executable(module, compiled, platform, devices, replicas, partitions, donated, shardings)
 
     def _assigned_devices(
         self, name: str, replicas: int, partitions: int, assignment: Sequence[int] | None
@@ -238,7 +252,8 @@ class Client:
         options: dict[str, Any] = {} if topology is None else {"topology": topology}
         program = self._backend.load(serialized.program, source, partitions, donated, **options)
         self._processes.connect(program, devices)
-        return Executable(source, program, self.platform, devices, replicas, partitions, donated)
+        shardings = serialized.entry_shardings
+        return Executable(source, program, self.platform, devices, replicas, partitions, donated, shardings)
 
     def place(self, executable: Executable, device_assignment: Sequence[int]) -> Executable:
         """Returns an executable of the same code on other devices. device_assignment: their ids, as for `compile`."""
@@ -270,6 +285,25 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self.platform}>"
+
+
+def _partition_count(module: Module, num_partitions: int | None) -> int:
+    from xlapy.spmd.entry.partition_count import partition_count_of  # only programs to be partitioned need it
+
+    return partition_count_of(module, num_partitions)
+
+
+def _partitioned(module: Module, partitions: int) -> tuple[Module, EntryShardings]:
+    """Returns the module that each partition runs, and the shardings of its arguments and results."""
+    from xlapy.spmd.entry.partition_count import check_partition_count
+    from xlapy.spmd.partitioner import partition  # loads many modules, so only on demand
+
+    check_partition_count(module, partitions)
+    copy = clone_module(module)
+    copy.config.num_partitions = partitions
+    shardings = partition(copy, partitions)
+    verify(copy)
+    return copy, shardings
 
 
 def _to_module(program: XlaComputation | Module | str | bytes) -> Module:

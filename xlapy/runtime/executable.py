@@ -7,7 +7,7 @@ back ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 from xlapy.analysis.cost import module_cost
 from xlapy.base.arguments.checking import checked_class
@@ -27,11 +27,16 @@ from xlapy.runtime.storage.lazy_module import LazyModule
 from xlapy.runtime.storage.serialized import write_executable
 from xlapy.runtime.values import Observer
 
+if TYPE_CHECKING:
+    from xlapy.spmd.entry.shardings import EntryShardings
+
 
 @copied_by_reference("use serialize() and Client.deserialize, which loads machine code and therefore must be asked for")
 @checked_class
 class Executable:
     """A compiled program. Call it with one argument per parameter, or, on several devices, use `execute_sharded`.
+
+    A program that `Client.compile` has partitioned can be called with global arrays.
 
     `devices[i]` is partition `i % num_partitions` of replica `i // num_partitions`. `addressable_devices` are those of
     this process, in the same order: each process launches the program on its own. `program` is the back end's form of
@@ -53,6 +58,7 @@ class Executable:
         num_replicas: int = 1,
         num_partitions: int = 1,
         donated: Sequence[DonatedLeaf] = (),
+        entry_shardings: EntryShardings | None = None,
     ) -> None:
         self._source = source
         self.platform = platform
@@ -63,6 +69,9 @@ class Executable:
         self.program = program
         """The back end's program, for callers that supply values and devices of their own."""
         self.donated = tuple(donated)
+        self.entry_shardings = entry_shardings
+        """How arguments and results are distributed over the partitions, if `Client.compile` has partitioned the
+        program; otherwise None."""
         if isinstance(program, DeviceBound):
             program.bind(self.addressable_devices)
         self._fast_path = program.fast_path if len(devices) == len(self.addressable_devices) == 1 else None
@@ -71,8 +80,9 @@ class Executable:
     def on_devices(self, program: Program, devices: Sequence[Device]) -> Executable:
         """Returns an executable of the same module whose program runs on other devices."""
         return Executable(
-            self._source, program, self.platform, devices, self.num_replicas, self.num_partitions, self.donated
-        )
+            self._source, program, self.platform, devices, self.num_replicas, self.num_partitions, self.donated,
+            self.entry_shardings,
+        )  # fmt: skip
 
     @property
     def name(self) -> str:
@@ -81,7 +91,7 @@ class Executable:
 
     @property
     def module(self) -> Module:
-        """The module as it was passed to `Client.compile`."""
+        """The module as it was passed to `Client.compile`, or as `Client.compile` has partitioned it."""
         return self._source.module if isinstance(self._source, LazyModule) else self._source
 
     @property
@@ -91,7 +101,7 @@ class Executable:
         return source.program_shape if isinstance(source, LazyModule) else source.entry_computation.program_shape
 
     def __call__(self, *arguments: Any, observer: Observer | None = None, **unknown: Never) -> Any:
-        """Runs a single-device program.
+        """Runs a program on one device, or, with global arrays, a program that `Client.compile` has partitioned.
 
         Arguments are NumPy arrays, buffers, anything with `__array__` or DLPack, of exactly the parameter's dimensions
         (any size up to the bound where one is dynamic) and element type; Python numbers and lists, which are converted
@@ -118,10 +128,7 @@ class Executable:
                 if results is not NotImplemented:
                     return results
         if len(self.devices) != 1:
-            raise InvalidArgumentError(
-                codes.DEVICE_ARGUMENTS,
-                f"{self.name} runs on {self._devices_text()}: give each its arguments by execute_sharded",
-            )
+            return self._call_with_global_arrays(arguments, observer)
         if not self.addressable_devices:
             raise InvalidArgumentError(
                 device_codes.ADDRESSABLE_DEVICE,
@@ -132,6 +139,19 @@ class Executable:
         self._delete_donated(arguments)
         result = self.program.execute(values, observer, self.devices[0])
         return wrap_result(result, () if self.program.fresh_results else values)
+
+    def _call_with_global_arrays(self, arguments: Sequence[Any], observer: Observer | None) -> Any:
+        shardings = self.entry_shardings
+        if shardings is None or self.num_replicas > 1 or len(self.addressable_devices) < len(self.devices):
+            why = "" if shardings is None else ", which a call with global arrays cannot do"
+            raise InvalidArgumentError(
+                codes.DEVICE_ARGUMENTS,
+                f"{self.name} runs on {self._devices_text()}{why}: give each its arguments by execute_sharded",
+            )
+        values = check_arguments(shardings.program_shape, arguments)
+        local = [shardings.local_arguments(values, partition) for partition in range(self.num_partitions)]
+        made = shardings.global_result(self.execute_sharded(local, observer))
+        return wrap_result(made, values)
 
     def execute_sharded(self, arguments: Sequence[Sequence[Any]], observer: Observer | None = None) -> list[Any]:
         """Runs the program on all devices of this process at once: `arguments[i]` are those of
@@ -212,8 +232,9 @@ class Executable:
         there under the same names. `UnsupportedError` for programs of the interpreter.
         """
         return write_executable(
-            self.platform, self.module, self.num_replicas, self.num_partitions, self.donated, self.program.serialize()
-        )
+            self.platform, self.module, self.num_replicas, self.num_partitions, self.donated, self.program.serialize(),
+            self.entry_shardings,
+        )  # fmt: skip
 
     def memory_analysis(self) -> MemoryStats:
         """The bytes that a run takes on one device, under JAX's names."""

@@ -17,7 +17,7 @@ from xlapy.base.errors import ShapeError, UnsupportedError, VerificationError
 from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Module
-from xlapy.hlo.named_sharding import NamedForm, NamedSharding
+from xlapy.hlo.named_sharding import NamedForm
 from xlapy.hlo.sharding import Sharding, ShardingKind
 from xlapy.interpreter.kernels.collective_slices import check_slices
 from xlapy.interpreter.transfer import SOURCE_TARGET_PAIRS, source_target_pairs
@@ -36,7 +36,6 @@ from xlapy.opcodes.transfer import ChannelAttributes
 _PARTIAL_GROUPS_ALLOWED = frozenset({opcodes.COLLECTIVE_BROADCAST, opcodes.COLLECTIVE_REDUCE})
 """Collectives in which devices outside all groups may run: their result is zeros."""
 
-_WHOLE_KINDS = frozenset({ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.MAXIMAL})
 _TRANSFERS = frozenset({opcodes.INFEED, opcodes.OUTFEED, opcodes.SEND, opcodes.RECV})
 
 
@@ -164,29 +163,10 @@ def _check_sharding(instruction: Instruction, partitions: int) -> None:
         return
     where = f"{describe_instruction(instruction)} has sharding={sharding.to_text(metadata=False)}"
     requirement = f"; a program for {partitions} partitions must be partitioned already"
-    if not is_whole(sharding):
+    if not sharding.is_whole:
         raise UnsupportedError(codes.SHARDED_VALUE, f"{where}, which splits its value over partitions{requirement}")
     if instruction.op in _TRANSFERS and _has_device(sharding):
         raise UnsupportedError(codes.SHARDED_VALUE, f"{where}, which binds a transfer to one partition{requirement}")
-
-
-def is_whole(sharding: Sharding) -> bool:
-    """Whether each partition holds the whole value, or the program itself says which part (manual sharding)."""
-    if sharding.kind is ShardingKind.TUPLE:
-        return all(map(is_whole, sharding.elements))
-    if sharding.named is not None:
-        return _is_whole_named(sharding.named)
-    if sharding.tiles is None:
-        return sharding.kind in _WHOLE_KINDS
-    copies = len(sharding.subgroup_types) + sharding.replicate_on_last_tile_dim
-    data = sharding.tiles.dimensions[: len(sharding.tiles.dimensions) - copies]
-    return all(size == 1 for size in data) and "unreduced" not in sharding.subgroup_types
-
-
-def _is_whole_named(named: NamedSharding) -> bool:
-    if named.form is NamedForm.DIMENSIONS:
-        return not named.unreduced_axes and not any(dimension.axes for dimension in named.dimensions)
-    return named.form is not NamedForm.UNREDUCED
 
 
 def _has_device(sharding: Sharding) -> bool:

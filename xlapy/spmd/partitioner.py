@@ -10,12 +10,13 @@ depend on how single instructions are split (`computation_partitioner.py`).
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 from xlapy.base import flags
+from xlapy.base.error_codes.compilation import partitioner as codes
+from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.computation import Computation
+from xlapy.hlo.instruction import Instruction, describe_instruction
 from xlapy.hlo.module import Alias, Module, ModuleConfig
-from xlapy.hlo.sharding import Sharding
 from xlapy.passes.algebra import general, movement
 from xlapy.passes.control_flow.inline_calls import InlineCalls
 from xlapy.passes.expand.expand import Expand
@@ -28,8 +29,9 @@ from xlapy.spmd.collectives.rewrites import rewrite_collectives
 from xlapy.spmd.collectives.windowed_dots import window_dots
 from xlapy.spmd.computation_partitioner import partition_computation
 from xlapy.spmd.context import CustomPartitioner, InspectSharding, PartitioningContext
+from xlapy.spmd.entry.shardings import EntryShardings
 from xlapy.spmd.halo.concatenations import collect_concatenated_ranges
-from xlapy.spmd.partitioned_values import requested_shardings
+from xlapy.spmd.partitioned_values import Placements, requested_shardings
 from xlapy.spmd.propagation import propagate_shardings
 from xlapy.spmd.sliced_pads import merge_slices_of_pads
 
@@ -40,14 +42,6 @@ _RULES_OF_EMPTY_ARRAYS = (
     movement.dynamic_update_slice_without_elements,
 )
 """Rewrites after which operations with windows have elements to exchange."""
-
-
-@dataclass(frozen=True)
-class EntryShardings:
-    """The shardings of the entry computation's parameters and results, one for each leaf of their shapes."""
-
-    parameters: tuple[Sharding, ...]
-    results: tuple[Sharding, ...]
 
 
 def partition(
@@ -67,8 +61,10 @@ def partition(
     custom_partitioner: partitions the custom calls for which it returns a program.
     propagate: whether to derive shardings of values that have none; unnecessary if Shardy has done it.
     windowed_dot_min_bytes: the size from which on dots may be computed piece by piece; by default that of the flag.
-    Raises `UnsupportedError` for infeeds, outfeeds and transfers, and for unreduced values that are not sums.
+    Raises `UnsupportedError` for infeeds, outfeeds and transfers, for unreduced values that are not sums, and for
+    parameters and results with dynamic dimensions that are split.
     """
+    program_shape = module.entry_computation.program_shape
     Expand(ops=("async-done",)).run(module)
     InlineCalls(composites=True).run(module)
     for computation in editable_computations(module):
@@ -82,6 +78,8 @@ def partition(
     context = PartitioningContext(module, devices, per_device_targets, inspect, custom_partitioner)
     parameters = [requested_shardings(parameter, devices) for parameter in old.parameters]
     results = requested_shardings(old.root_instruction, devices)
+    for instruction, placements in zip((*old.parameters, old.root_instruction), (*parameters, results), strict=True):
+        _check_static(instruction, placements)
     module.entry = partition_computation(context, old, parameters, results)
     remove_uncalled_computations([computation for computation in before if not computation.callers])
     module.config = _partitioned_config(module.config, module.entry)
@@ -96,7 +94,21 @@ def partition(
     return EntryShardings(
         tuple([hlo_sharding_of(leaf, devices) for leaves in parameters for leaf in leaves]),
         tuple([hlo_sharding_of(leaf, devices) for leaf in results]),
+        program_shape,
+        devices,
     )
+
+
+def _check_static(instruction: Instruction, placements: Placements) -> None:
+    """`UnsupportedError` for an array of the entry that is split and whose sizes are known at run time only."""
+    leaves = [leaf for _, leaf in instruction.shape.leaves()]
+    for leaf, placement in zip(leaves, placements, strict=True):
+        if leaf.is_dynamic and not placement.is_replicated:
+            raise UnsupportedError(
+                codes.DYNAMIC_SHARDED,
+                f"{describe_instruction(instruction)} is split over devices and has the dynamic shape "
+                f"{leaf.to_text(layout=False)}",
+            )
 
 
 def _partitioned_config(config: ModuleConfig, entry: Computation) -> ModuleConfig:

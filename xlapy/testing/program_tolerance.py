@@ -102,7 +102,7 @@ def sharded_tolerances(
     excess_precision: bool = False,
 ) -> list[ProgramTolerance]:
     """Returns the tolerances of a program on several devices, whose arguments are given for each device."""
-    client = Client("interpreter", devices=len(arguments))
+    client = Client("interpreter", devices=len(arguments), single_process=True)
     executable = client.compile(module, replicas, len(arguments) // replicas)
     program = executable.program
     assert isinstance(program, InterpreterProgram)

@@ -36,21 +36,28 @@ class LazyModule:
 
 def describe_module(module: Module) -> dict[str, Any]:
     """Describes a module as JSON, for `lazy_module_from`."""
-    shape = module.entry_computation.program_shape
-    parameters = [shape.to_text(layout=True) for shape in shape.parameters]
+    return {"name": module.name, **describe_shape(module.entry_computation.program_shape)}
+
+
+def describe_shape(program: ProgramShape) -> dict[str, Any]:
+    """Describes a program shape as JSON, for `shape_from`."""
+    parameters = [shape.to_text(layout=True) for shape in program.parameters]
     return {
-        "name": module.name,
-        "parameters": [list(pair) for pair in zip(shape.parameter_names, parameters, strict=True)],
-        "result": shape.result.to_text(layout=True),
+        "parameters": [list(pair) for pair in zip(program.parameter_names, parameters, strict=True)],
+        "result": program.result.to_text(layout=True),
     }
 
 
 def lazy_module_from(description: Mapping[str, Any], read: Callable[[], Module]) -> LazyModule:
     """The inverse of `describe_module`. `ValueError`, `KeyError` or `TypeError` for malformed descriptions."""
+    return LazyModule(str(description["name"]), shape_from(description), read)
+
+
+def shape_from(description: Mapping[str, Any]) -> ProgramShape:
+    """The inverse of `describe_shape`. `ValueError`, `KeyError` or `TypeError` for malformed descriptions."""
     try:
         names = [str(name) for name, _ in description["parameters"]]
         parameters = [Shape.parse(text) for _, text in description["parameters"]]
-        shape = ProgramShape(parameters, Shape.parse(description["result"]), names)
+        return ProgramShape(parameters, Shape.parse(description["result"]), names)
     except XlaError as error:
         raise ValueError(error.message) from error
-    return LazyModule(str(description["name"]), shape, read)

@@ -5,8 +5,7 @@ Responsible for deciding both. Does not depend on machines.
 
 from __future__ import annotations
 
-from xlapy import opcodes
-from xlapy.analysis.simulation.communication import KINDS, DeviceCounts, device_counts
+from xlapy.analysis.simulation.communication import DeviceCounts, device_counts
 from xlapy.analysis.simulation.mesh import MeshShape, change_mesh, mesh_of, mesh_shapes
 from xlapy.base.error_codes.interfaces import simulation as codes
 from xlapy.base.errors import InvalidArgumentError
@@ -14,17 +13,15 @@ from xlapy.cpu.compiler import passes
 from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module
 from xlapy.passes.pipeline import Pipeline
-from xlapy.runtime.partitioning import is_whole
+from xlapy.spmd.entry.partition_count import check_partition_count, needs_partitioning, partition_count_of
 from xlapy.spmd.partitioner import partition
-
-_CONVERSIONS = frozenset({"SPMDFullToShardShape", "SPMDShardToFullShape", "Sharding"})
-"""Custom calls that only programs have which are not partitioned yet."""
 
 
 def prepared(module: Module, devices: int | None, optimize: bool | None) -> tuple[Module, DeviceCounts]:
     """Returns the program that each device runs, and the numbers of devices. The module is changed."""
     if needs_partitioning(module):
-        count = devices or max(module.config.num_partitions, 1)
+        count = partition_count_of(module, devices)
+        check_partition_count(module, count)
         module.config.num_partitions = count
         partition(module, count)
     counts = device_counts(module, devices)
@@ -46,14 +43,3 @@ def with_mesh(module: Module, mesh: MeshShape | None, wanted: MeshShape) -> Modu
     copy = clone_module(module)
     change_mesh(copy, mesh or mesh_of(module) or wanted, wanted)
     return copy
-
-
-def needs_partitioning(module: Module) -> bool:
-    """Whether values are split over partitions, and the program is written for all of them together."""
-    is_split = has_collectives = False
-    for instruction in module.instructions():
-        if instruction.op is opcodes.CUSTOM_CALL and instruction.custom_call_target in _CONVERSIONS:
-            return True
-        has_collectives |= instruction.op in KINDS
-        is_split |= instruction.sharding is not None and not is_whole(instruction.sharding)
-    return is_split and not has_collectives

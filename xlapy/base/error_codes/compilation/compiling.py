@@ -84,7 +84,7 @@ KERNEL_PLAN = ErrorCode(
 SHARDED_VALUE = ErrorCode(
     "E5210",
     "A program for several partitions is partitioned: no sharding splits a value.",
-    remedy="Partition the module first, as in `xlapy.spmd.partition(module, 2)`, or remove the shardings.",
+    remedy="Compile it with `use_spmd_partitioning=True`, which partitions it, or remove the shardings.",
     python="""
         text = "HloModule m, num_partitions=2 ENTRY e { ROOT x = f32[8] parameter(0), sharding={devices=[2]0,1} }"
         xla.Client(devices=2).compile(text)

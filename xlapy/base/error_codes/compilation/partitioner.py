@@ -45,6 +45,27 @@ MANUAL_REGION_SHAPE = ErrorCode(
         partition(xla.parse_hlo(text), 2)
     ''',
 )
+PARTITION_COUNT = ErrorCode(
+    "E5403",
+    "Shardings that split values name each of the program's partitions once, and no other device.",
+    remedy="Partition the program for the number of devices in its shardings, or change the shardings.",
+    python='''
+        text = """HloModule m
+        ENTRY e { ROOT x = f32[8] parameter(0), sharding={devices=[4]<=[4]} }"""
+        xla.Client(devices=8).compile(text, num_partitions=8, use_spmd_partitioning=True)
+    ''',
+)
+DYNAMIC_SHARDED = ErrorCode(
+    "E5404",
+    "Parameters and results that are split over devices have no dynamic dimensions.",
+    remedy="Replicate the array, or pad it to a static shape.",
+    python='''
+        from xlapy.spmd import partition
+        text = """HloModule m
+        ENTRY e { ROOT x = f32[<=8,4] parameter(0), sharding={devices=[1,2]<=[2]} }"""
+        partition(xla.parse_hlo(text), 2)
+    ''',
+)
 CUSTOM_PARTITION_SHAPES = ErrorCode(
     "E5410",
     "The program that a custom partitioner returns takes and returns the local arrays of the shardings it returns.",
