@@ -16,7 +16,7 @@ from xlapy.tools.profile.page import profile_page
 from xlapy.tools.profile.report import print_rows, print_shares
 from xlapy.tools.profile.session import profile_of, session_of
 from xlapy.tools.profile.timeline import timeline
-from xlapy.tools.run.devices import executable_of
+from xlapy.tools.run.devices import load_program
 
 TOP = 30
 WIDTH = 160
@@ -94,7 +94,7 @@ def profile(
     for path in (page, perfetto):
         if path is not None:
             check_writable(path)
-    executable = executable_of(platform, file, num_replicas, num_partitions, elided_constants)
+    executable = load_program(platform, file, num_replicas, num_partitions, elided_constants).executable
     if perfetto is not None and executable.platform != "cpu":
         raise click.UsageError(f"--perfetto shows runs on cpu, {executable.name} runs on the {executable.platform}")
     session = session_of(executable, inputs, seed, infeeds)

@@ -18,7 +18,7 @@ from xlapy.tools.profile.interpreted import interpreted
 from xlapy.tools.profile.measuring import measure
 from xlapy.tools.profile.native import host_callbacks, native_rows
 from xlapy.tools.profile.report import Profile
-from xlapy.tools.run.command import arguments_of
+from xlapy.tools.run.arguments import arguments_of
 from xlapy.tools.run.devices import files_of_devices, infeed_values, with_feeds
 
 _INTERPRETED_RUNS = 3

@@ -1,45 +1,34 @@
 """`xlapy run`: runs a program in any format, or a compiled one.
 
-Responsible for the command's options and output. Does not depend on how programs run.
+Responsible for the command's options, and for the order of its steps. Does not depend on how programs run.
 """
 
 from __future__ import annotations
 
-import statistics
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import click
 import numpy as np
 
-from xlapy.base.error_codes.execution import running as running_codes
-from xlapy.base.error_codes.interfaces import commands as codes
-from xlapy.base.errors import InvalidArgumentError
-from xlapy.base.shape import Shape
 from xlapy.runtime import Executable, platform_names
-from xlapy.runtime.engine.arguments import leaves, shape_of
-from xlapy.runtime.engine.memory import value_bytes
-from xlapy.runtime.engine.observe import trace
-from xlapy.runtime.system_memory import available_bytes, format_bytes
+from xlapy.runtime.engine.arguments import leaves
 from xlapy.runtime.values import Observer
-from xlapy.testing.random_arguments import random_arguments
 from xlapy.tools.elided_constants import elided_constants_option
-from xlapy.tools.files import check_writable, read_arguments, save_arrays
+from xlapy.tools.files import save_arrays
 from xlapy.tools.loading import load_option
+from xlapy.tools.run.arguments import arguments_of_places
 from xlapy.tools.run.comparing import compare_platforms
-from xlapy.tools.run.devices import (
-    executable_of,
-    files_of_devices,
-    infeed_values,
-    logical_numbers,
-    name_of,
-    with_feeds,
-)
+from xlapy.tools.run.devices import LoadedProgram, files_of_devices, infeed_values, load_program, with_feeds
+from xlapy.tools.run.interface import Array, ProgramInterface
+from xlapy.tools.run.options import RunOptions, check_options
 from xlapy.tools.run.processes import RunProcesses, is_silent, join_processes, printed
+from xlapy.tools.run.showing import count_text, show_arguments, show_results, show_times
 from xlapy.tools.run.single_process import compare_with_single_process
+from xlapy.tools.run.unpartitioned import compare_with_unpartitioned
 
 
 class _RunCommand(click.Command):
@@ -67,13 +56,13 @@ class _RunCommand(click.Command):
     "inputs",
     multiple=True,
     metavar="[DEVICE=]FILE",
-    help="Arguments of all devices or of one: .npy (one array) or .npz.",
+    help="Arguments of all devices or of one, or, if FILE is partitioned, of replicas: .npy (one array) or .npz.",
 )
 @click.option(
     "--random",
     "seed",
     type=click.IntRange(min=0),
-    help="Seed of random arguments, which differ between devices.",
+    help="Seed of random arguments, which differ between devices, or, if FILE is partitioned, between replicas.",
     metavar="SEED",
 )
 @click.option(
@@ -86,7 +75,7 @@ class _RunCommand(click.Command):
     "--num-partitions",
     "--num_partitions",
     type=click.IntRange(min=1),
-    help="Number of partitions; by default the program's.",
+    help="Number of partitions; by default the program's, or that of the devices in its shardings.",
 )
 @click.option(
     "--platform",
@@ -111,122 +100,141 @@ class _RunCommand(click.Command):
     "compared",
     type=click.Choice(["interpreter", "single"]),
     help="interpreter: show the first instruction whose value differs there. single: compare the results of several "
-    "processes with those of one, bit for bit. Exit code 1 if something differs.",
+    "processes with those of one, bit for bit, and those of partitions with the unpartitioned program. Exit code 1 if "
+    "something differs.",
 )
 @click.option("--check-nans", "nans", is_flag=True, help="Stop at the first instruction that produces a NaN.")
 @click.option("--check-infs", "infs", is_flag=True, help="Stop at the first instruction that produces an infinity.")
 @elided_constants_option
-def run(
-    file: str,
-    inputs: tuple[str, ...],
-    seed: int | None,
-    infeeds: tuple[str, ...],
-    num_replicas: int | None,
-    num_partitions: int | None,
-    platform: str | None,
-    print_values: bool,
-    save: str | None,
-    repeat: int,
-    traced: str | None,
-    compared: str | None,
-    nans: bool,
-    infs: bool,
-    elided_constants: str,
-) -> int | None:
+def run(**values: Any) -> int | None:
     """Run FILE (HLO, StableHLO, or a file of `xlapy compile`; - for standard input) and show the results.
+
+    A program with shardings that split values is partitioned first. It takes and returns global arrays.
 
     `mpirun -n 4 xlapy run FILE` runs it on devices of 4 processes, the same number in each.
     """
-    processes = join_processes()
-    observer = processes.together(
-        "checking the options",
-        lambda: _check_options(processes, inputs, seed, platform, compared, save, traced, infeeds, nans, infs, repeat),
-    )
-    if platform is None and (observer is not None or compared is not None):
-        platform = "interpreter" if compared is None else "cpu"
-    executable = executable_of(
-        platform,
-        file,
-        num_replicas,
-        num_partitions,
-        elided_constants,
-        check_nans=nans or None,
-        check_infs=infs or None,
+    options, processes = RunOptions(**values), join_processes()
+    observer = processes.together("checking the options", lambda: check_options(options, processes))
+    program = load_program(
+        options.chosen_platform,
+        options.file,
+        options.num_replicas,
+        options.num_partitions,
+        options.elided_constants,
+        check_nans=options.nans or None,
+        check_infs=options.infs or None,
         processes=processes,
     )
-    numbers = logical_numbers(executable)
-    arguments = processes.together("reading the arguments", lambda: arguments_of(executable, inputs, seed, numbers))
-    if compared == "interpreter":
-        return compare_platforms(executable, arguments[0], in_full=print_values)
-    files = files_of_devices("--infeed", infeeds, len(executable.devices))
-    fed = processes.together(
-        "reading the infeeds", lambda: infeed_values(executable.module, [files[number] for number in numbers])
-    )
-    outfed: list[list[Any]] = []
-    shown = (print_values or save is None) and compared is None
-    if seed is not None and shown:
-        show_arguments = partial(_show_arguments, executable, in_full=print_values)
-        processes.print_by_device(
-            {n: printed(partial(show_arguments, n, row)) for n, row in zip(numbers, arguments, strict=True)}
+    return _Run(options, processes, program, ProgramInterface(program.executable), observer).run()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A program that is run by some processes, as options say.
+
+    interface: what a user gives the program and receives. observer: is called after each instruction.
+    """
+
+    options: RunOptions
+    processes: RunProcesses
+    program: LoadedProgram
+    interface: ProgramInterface
+    observer: Observer | None
+
+    @property
+    def executable(self) -> Executable:
+        return self.program.executable
+
+    def run(self) -> int | None:
+        """Runs the program, and prints, saves or compares its results. Returns the exit code."""
+        options, processes, interface = self.options, self.processes, self.interface
+        arguments, local = processes.together(
+            "reading the arguments", lambda: self._arguments(interface.used_places, interface.devices)
         )
-    results, times = processes.together(
-        "the run", lambda: _timed(lambda: _execute(executable, arguments, fed, outfed, observer), repeat)
-    )
-    if processes.prints:
-        _show_times(times)
-    arrays = {number: leaves(_plain(result)) for number, result in zip(numbers, results, strict=True)}
-    if compared == "single":
-        return compare_with_single_process(
-            processes, executable, arrays, lambda alone: _results_alone(alone, inputs, seed)
-        )
-    if save is not None:
-        _save(processes, save, arrays)
-    if shown:
-        show = partial(_show_device, executable, in_full=print_values)
-        processes.print_by_device(
-            {n: printed(partial(show, n, values, arrays[n])) for n, values in zip(numbers, outfed, strict=True)}
-        )
-    return None
+        if options.compared == "interpreter":
+            return compare_platforms(self.executable, local[0], in_full=options.print_values)
+        if options.seed is not None and options.shows_results:
+            show = partial(show_arguments, interface, in_full=options.print_values)
+            processes.print_in_order({n: printed(partial(show, n, arguments[n])) for n in interface.own_places})
+        outfed: list[list[Any]] = []
+        results = self._timed_results(local, outfed)
+        arrays = {number: leaves(_plain(result)) for number, result in zip(interface.devices, results, strict=True)}
+        if options.compared == "single":
+            return self._compare_with_one(arrays)
+        found = interface.results(processes, arrays)
+        if options.save is not None:
+            self._save(options.save, found)
+        if options.shows_results:
+            fed_out = {n: list(map(_plain, row)) for n, row in zip(interface.devices, outfed, strict=True)}
+            show = partial(show_results, interface, in_full=options.print_values)
+            processes.print_in_order({n: printed(partial(show, n, fed_out.get(n, ()), found[n])) for n in found})
+        return None
 
+    def _arguments(self, places: Sequence[int], devices: Sequence[int]) -> tuple[dict[int, list[Any]], list[list[Any]]]:
+        """Returns the arguments at some places, and those of devices there."""
+        arguments = arguments_of_places(self.interface, self.options.inputs, self.options.seed, places)
+        return arguments, self.interface.device_arguments(arguments, devices)
 
-def _check_options(
-    processes: RunProcesses,
-    inputs: Sequence[str],
-    seed: int | None,
-    platform: str | None,
-    compared: str | None,
-    save: str | None,
-    traced: str | None,
-    infeeds: Sequence[str],
-    nans: bool,
-    infs: bool,
-    repeat: int,
-) -> Observer | None:
-    """Refuses options that exclude each other. Returns the observer of instructions, if there is to be one."""
-    if inputs and seed is not None:
-        raise click.UsageError("give --input or --random, not both")
-    if compared is not None:
-        _check_compared(compared, platform, [save, traced, infeeds, nans, infs, repeat > 1])
-    if processes.count > 1 and traced is not None:
-        raise click.UsageError("--trace runs in one process: start xlapy without mpirun")
-    if processes.count > 1 and compared == "interpreter":
-        raise click.UsageError("--compare interpreter runs in one process: start xlapy without mpirun")
-    if save is not None and processes.prints:
-        check_writable(save)
-    return _observer(traced)
+    def _all_arguments(self) -> tuple[dict[int, list[Any]], list[list[Any]]]:
+        """Returns the arguments at all places, and those of all devices, also of other processes."""
+        return self._arguments(range(self.interface.count), range(len(self.executable.devices)))
 
+    def _timed_results(self, arguments: Sequence[Sequence[Any]], outfed: list[list[Any]]) -> list[Any]:
+        """Runs the program as often as the options say, and prints the times. Returns the result of each device."""
+        executable, processes = self.executable, self.processes
+        files = files_of_devices("--infeed", self.options.infeeds, len(executable.devices))
+        own = [files[number] for number in self.interface.devices]
+        fed = processes.together("reading the infeeds", lambda: infeed_values(executable.module, own))
+        execute = partial(_execute, executable, arguments, fed, outfed, self.observer)
+        results, times = processes.together("the run", lambda: _timed(execute, self.options.repeat))
+        if processes.prints:
+            show_times(times)
+        return results
 
-def _results_alone(executable: Executable, inputs: tuple[str, ...], seed: int | None) -> list[list[Any]]:
-    """Returns the arrays of each device of a program in this process."""
-    arguments = arguments_of(executable, inputs, seed, range(len(executable.devices)))
-    return [leaves(_plain(result)) for result in _execute(executable, arguments, [[]] * len(arguments), [], None)]
+    def _compare_with_one(self, arrays: Mapping[int, Sequence[Array]]) -> int:
+        """Compares the results with those of one process, and those of a partitioned program with those of one device.
+        Returns the exit code of all processes."""
+        processes, executable, source = self.processes, self.executable, self.program.source
+        is_partitioned = executable.entry_shardings is not None and source is not None
+        code = 0
+        if processes.count > 1 or not is_partitioned:
+            code = compare_with_single_process(processes, executable, arrays, self._results_alone)
+        if executable.entry_shardings is None or source is None:
+            return code
+        found = {
+            n: row
+            for one in processes.gather(self.interface.results(processes, arrays), "the results")
+            for n, row in one.items()
+        }
 
+        def compare() -> int:
+            arguments, _ = self._all_arguments()
+            return compare_with_unpartitioned(source, executable, arguments, found) if processes.prints else 0
 
-def _check_compared(compared: str, platform: str | None, others: Sequence[object]) -> None:
-    if platform == "interpreter" and compared == "interpreter":
-        raise click.UsageError("--compare interpreter compares another platform with it: give --platform")
-    if any(others):
-        raise click.UsageError("--compare goes with arguments, --platform and --print only")
+        other = processes.together("the run of the unpartitioned program", compare)
+        return max(code, *processes.gather(other, "whether results differ"))
+
+    def _of_all_processes(self, arrays: Mapping[int, Sequence[Array]]) -> dict[int, Sequence[Array]]:
+        """Returns the results at all places, given those at the places of this process."""
+        return {n: row for one in self.processes.gather(arrays, "the results") for n, row in one.items()}
+
+    def _results_alone(self, alone: Executable) -> list[list[Any]]:
+        """Returns the arrays of each device of the program in this process."""
+        _, arguments = self._all_arguments()
+        return [leaves(_plain(result)) for result in _execute(alone, arguments, [[]] * len(arguments), [], None)]
+
+    def _save(self, path: str, arrays: Mapping[int, Sequence[Array]]) -> None:
+        """Saves the results as result0, result1 ...; of several devices as device0_result0 ..."""
+        processes, noun = self.processes, self.interface.noun
+        gathered = self._of_all_processes(arrays)
+        named = {
+            f"{noun}{number}_result{i}" if len(gathered) > 1 else f"result{i}": _with_own_type(array)
+            for number, row in sorted(gathered.items())
+            for i, array in enumerate(row)
+        }
+        processes.together("saving the results", lambda: save_arrays(path, named) if processes.prints else None)
+        if processes.prints:
+            click.echo(f"saved {count_text(len(named), 'array')} to {path}")
 
 
 def _execute(
@@ -246,72 +254,9 @@ def _execute(
     return with_feeds(executable.addressable_devices, fed, execute, outfed)
 
 
-def _save(processes: RunProcesses, path: str, arrays: Mapping[int, Sequence[np.ndarray[Any, Any]]]) -> None:
-    """Saves the results as result0, result1 ...; with several devices as device0_result0 ..."""
-    gathered = {number: row for one in processes.gather(arrays, "the results to save") for number, row in one.items()}
-    named = {
-        f"device{number}_result{i}" if len(gathered) > 1 else f"result{i}": _with_own_type(array)
-        for number, row in sorted(gathered.items())
-        for i, array in enumerate(row)
-    }
-    processes.together("saving the results", lambda: save_arrays(path, named) if processes.prints else None)
-    if processes.prints:
-        click.echo(f"saved {_count(len(named), 'array')} to {path}")
-
-
 def _with_own_type(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """An array of another process with NumPy's own object for its type, which `save_arrays` looks for."""
     return array.view(np.dtype(array.dtype.type))
-
-
-def arguments_of(
-    executable: Executable, inputs: tuple[str, ...], seed: int | None, numbers: Sequence[int] | None = None
-) -> list[list[Any]]:
-    """Returns the arguments of each device. numbers: of the devices among those of the program, by default all."""
-    program, count = executable.program_shape, len(executable.devices)
-    numbers = range(count) if numbers is None else numbers
-    files = [files_of_devices("--input", inputs, count)[number] for number in numbers]
-    if all(files):
-        read = {paths: read_arguments(paths, program) for paths in set(map(tuple, files))}
-        return [read[tuple(paths)] for paths in files]
-    if any(files):
-        missing = next(number for number, paths in zip(numbers, files, strict=True) if not paths)
-        raise InvalidArgumentError(
-            codes.INPUT_GIVEN, f"{name_of(executable, missing)} has no input; --input FILE is for all without their own"
-        )
-    if seed is not None:
-        _check_memory(program.parameters * len(numbers))
-        return [random_arguments(program.parameters, seed + number) for number in numbers]
-    if program.parameters:
-        raise InvalidArgumentError(
-            codes.INPUT_GIVEN, f"the program takes arguments, give --input FILE or --random SEED: {program.to_text()}"
-        )
-    return [[] for _ in numbers]
-
-
-def _check_memory(parameters: Sequence[Shape]) -> None:
-    """Raises an error if random arguments would not fit in memory."""
-    size, available = sum(map(value_bytes, parameters)), available_bytes()
-    if size > available:
-        raise InvalidArgumentError(
-            running_codes.OUT_OF_MEMORY,
-            f"out of memory: random arguments of {format_bytes(size)}, {format_bytes(available)} are available",
-        )
-
-
-def _observer(traced: str | None) -> Observer | None:
-    if traced is None:
-        return None
-    try:
-        return trace(_echo_with_device, traced)
-    except InvalidArgumentError as error:
-        raise click.BadParameter(error.message, param_hint="--trace") from error
-
-
-def _echo_with_device(line: str) -> None:
-    """Prints the device's name on the thread of a device, if there are several."""
-    thread = threading.current_thread()
-    click.echo(line if thread is threading.main_thread() else f"{thread.name}: {line}")
 
 
 def _timed(execute: Callable[[], Any], repeat: int) -> tuple[Any, list[float]]:
@@ -325,71 +270,5 @@ def _timed(execute: Callable[[], Any], repeat: int) -> tuple[Any, list[float]]:
     return result, times
 
 
-def _show_times(times: Sequence[float]) -> None:
-    """Prints the times of several runs."""
-    if len(times) > 1:
-        spread = f"best {min(times):.3f} ms, worst {max(times):.3f} ms"
-        click.echo(f"{len(times)} runs: median {statistics.median(times):.3f} ms, {spread}")
-
-
 def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, tuple) else getattr(value, "array", value)
-
-
-# -- showing values
-
-
-def _where(executable: Executable, number: int) -> str:
-    """Returns the prefix of a value that names its device; empty for a single device."""
-    return f"{name_of(executable, number)}: " if len(executable.devices) > 1 else ""
-
-
-def _show_arguments(executable: Executable, number: int, arguments: Sequence[Any], *, in_full: bool) -> None:
-    program = executable.program_shape
-    where = _where(executable, number)
-    for i, (shape, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
-        _show_leaves(f"{where}parameter {i} ({program.parameter_names[i]})", shape, argument, in_full)
-
-
-def _show_leaves(name: str, shape: Shape, value: Any, in_full: bool) -> None:
-    shapes = [leaf for _, leaf in shape.leaves() if leaf.is_array]
-    for i, (array, leaf) in enumerate(zip(leaves(value), shapes, strict=True)):
-        place = f" leaf {i}" if shape.is_tuple else ""
-        _show(f"{name}{place}: ", leaf, array, in_full)
-
-
-def _show_device(
-    executable: Executable, number: int, outfed: Sequence[Any], arrays: Sequence[Any], *, in_full: bool
-) -> None:
-    """Prints what a device has fed out, and its results."""
-    _show_outfeed(executable, number, outfed, in_full=in_full)
-    _show_results(executable, number, arrays, in_full=in_full)
-
-
-def _show_outfeed(executable: Executable, number: int, values: Sequence[Any], *, in_full: bool) -> None:
-    where = _where(executable, number)
-    for i, value in enumerate(map(_plain, values)):
-        _show_leaves(f"{where}outfeed {i}", shape_of(value), value, in_full)
-
-
-def _show_results(executable: Executable, number: int, arrays: Sequence[Any], *, in_full: bool) -> None:
-    where = _where(executable, number)
-    shapes = [leaf for _, leaf in executable.program_shape.result.leaves() if leaf.is_array]
-    for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
-        _show(f"{where}result {i}: " if len(arrays) > 1 else f"{where}result: ", shape, array, in_full)
-    if not arrays:
-        click.echo(
-            f"{where}the result, of shape {executable.program_shape.result.to_text(layout=False)}, holds no array"
-        )
-
-
-def _show(name: str, shape: Shape, array: np.ndarray[Any, Any], in_full: bool) -> None:
-    with np.printoptions(threshold=2**31 if in_full else 20, linewidth=120):
-        text = np.array2string(array, separator=", ")
-    separator = "\n" if "\n" in text else " "
-    sizes = f" of [{','.join(map(str, array.shape))}]" if shape.is_dynamic else ""
-    click.echo(f"{name}{shape.to_text(layout=False)}{sizes}{separator}{text}")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,9 +1,10 @@
-"""The inputs and outputs of each device for `xlapy run`: files for all devices or for one, infeeds, outfeeds."""
+"""The devices of a program for `xlapy run`: compiling for them, files for all devices or for one, infeeds, outfeeds."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -19,6 +20,7 @@ from xlapy.runtime.collectives.device_names import device_name
 from xlapy.runtime.collectives.launch import replica_and_partition_counts
 from xlapy.runtime.device import Device
 from xlapy.runtime.storage.serialized import is_serialized, platform_and_device_count
+from xlapy.spmd.entry.partition_count import needs_partitioning, partition_count_of
 from xlapy.tools.elided_constants import provide_elided_constants
 from xlapy.tools.files import parse_program, read_bytes, read_infeeds
 from xlapy.tools.run.processes import RunProcesses
@@ -41,17 +43,35 @@ def compile_for_devices(
 ) -> Executable:
     """Compiles a program for the requested number of devices, or its own; without a platform, for the default one.
 
+    A program that is written for all partitions together is partitioned, see `partition_count_of` for their number.
+
     processes: those that have the devices, the same number each; by default this one has them all.
     """
-    replicas, partitions = replica_and_partition_counts(module, num_replicas, num_partitions, MAX_DEVICES)
+    is_whole = needs_partitioning(module)
+    wanted = partition_count_of(module, num_partitions) if is_whole else num_partitions
+    replicas, partitions = replica_and_partition_counts(module, num_replicas, wanted, MAX_DEVICES)
     devices = replicas * partitions
     own = devices if processes is None else processes.devices_per_process(module.name, devices)
     return Client(platform, devices=own).compile(
-        module, replicas, partitions, donate, check_nans=check_nans, check_infs=check_infs
+        module,
+        replicas,
+        partitions,
+        donate,
+        check_nans=check_nans,
+        check_infs=check_infs,
+        use_spmd_partitioning=is_whole and partitions > 1,
     )
 
 
-def executable_of(
+@dataclass(frozen=True)
+class LoadedProgram:
+    """A program, ready to run. source: the module in its file; None if the file was compiled."""
+
+    executable: Executable
+    source: Module | None
+
+
+def load_program(
     platform: str | None,
     file: str,
     num_replicas: int | None,
@@ -61,7 +81,7 @@ def executable_of(
     check_nans: bool | None = None,
     check_infs: bool | None = None,
     processes: RunProcesses | None = None,
-) -> Executable:
+) -> LoadedProgram:
     """Loads the program in a file, in any format or compiled by `xlapy compile`, which records platform and devices.
 
     elided_constants: the choice of `provide_elided_constants`. processes: those that have the devices; by default this
@@ -70,10 +90,11 @@ def executable_of(
     processes = RunProcesses(None) if processes is None else processes
     program = processes.together("reading the program", lambda: _read_program(file, elided_constants))
     counts = num_replicas, num_partitions
-    return processes.together(
+    executable = processes.together(
         "compiling the program",
         lambda: _load(platform, file, program, counts, processes, check_nans=check_nans, check_infs=check_infs),
     )
+    return LoadedProgram(executable, program if isinstance(program, Module) else None)
 
 
 def _read_program(file: str, elided_constants: str) -> Module | bytes:
@@ -117,8 +138,11 @@ def _load(
         raise InvalidArgumentError(error.code, f"{file}: {error.message}") from error
 
 
-def files_of_devices(option: str, values: Sequence[str], count: int) -> list[list[str]]:
-    """Returns the files of each device: `2=FILE` is for device 2; files without a number are for the other devices."""
+def files_of_devices(option: str, values: Sequence[str], count: int, noun: str = "device") -> list[list[str]]:
+    """Returns the files of each device: `2=FILE` is for device 2; files without a number are for the other devices.
+
+    noun: what is counted, for errors.
+    """
     for_all: list[str] = []
     for_one: dict[int, list[str]] = {}
     for value in values:
@@ -130,14 +154,9 @@ def files_of_devices(option: str, values: Sequence[str], count: int) -> list[lis
     beyond = [device for device in for_one if device >= count]
     if beyond:
         raise click.BadParameter(
-            f"there is no device {beyond[0]}, the program runs on {count} (0 to {count - 1})", param_hint=option
+            f"there is no {noun} {beyond[0]}, the program runs on {count} (0 to {count - 1})", param_hint=option
         )
     return [for_one.get(device, for_all) for device in range(count)]
-
-
-def logical_numbers(executable: Executable) -> list[int]:
-    """Returns the numbers of the devices of this process among all devices of a program."""
-    return [number for number, device in enumerate(executable.devices) if device.is_addressable]
 
 
 def name_of(executable: Executable, number: int) -> str:

@@ -78,8 +78,8 @@ class RunProcesses:
             return [value]
         return self._group.allgather(value, what=what, timeout=max(_STEP_SECONDS, collective_timeout()))
 
-    def print_by_device(self, texts: Mapping[int, str]) -> None:
-        """Prints the texts of all processes in the order of their devices. texts: by logical number of the device."""
+    def print_in_order(self, texts: Mapping[int, str]) -> None:
+        """Prints the texts of all processes in the order of their numbers, as those of devices."""
         gathered = self.gather(dict(texts), "what a process prints")
         if self.prints:
             for _, text in sorted((number, text) for one in gathered for number, text in one.items()):
