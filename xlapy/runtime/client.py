@@ -155,7 +155,7 @@ class Client:
         topology = self._processes.topology(devices)
         shardings: EntryShardings | None = None
         if use_spmd_partitioning:
-            module, shardings = _partitioned(module, partitions)
+            module, shardings = _partitioned(module, replicas, partitions)
         donated = donated_leaves(module, donate)
         options: dict[str, Any] = {} if tuning_file is None else {"tuning_file": str(tuning_file)}
         if isinstance(self._backend, MemoryLimited):
@@ -293,14 +293,14 @@ def _partition_count(module: Module, num_partitions: int | None) -> int:
     return partition_count_of(module, num_partitions)
 
 
-def _partitioned(module: Module, partitions: int) -> tuple[Module, EntryShardings]:
+def _partitioned(module: Module, replicas: int, partitions: int) -> tuple[Module, EntryShardings]:
     """Returns the module that each partition runs, and the shardings of its arguments and results."""
     from xlapy.spmd.entry.partition_count import check_partition_count
     from xlapy.spmd.partitioner import partition  # loads many modules, so only on demand
 
     check_partition_count(module, partitions)
     copy = clone_module(module)
-    copy.config.num_partitions = partitions
+    copy.config.replica_count, copy.config.num_partitions = replicas, partitions
     shardings = partition(copy, partitions)
     verify(copy)
     return copy, shardings

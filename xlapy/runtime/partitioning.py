@@ -162,7 +162,10 @@ def _check_sharding(instruction: Instruction, partitions: int) -> None:
     if sharding is None:
         return
     where = f"{describe_instruction(instruction)} has sharding={sharding.to_text(metadata=False)}"
-    requirement = f"; a program for {partitions} partitions must be partitioned already"
+    requirement = (
+        f"; a program for {partitions} partitions must be partitioned already, or compiled with "
+        f"use_spmd_partitioning=True"
+    )
     if not sharding.is_whole:
         raise UnsupportedError(codes.SHARDED_VALUE, f"{where}, which splits its value over partitions{requirement}")
     if instruction.op in _TRANSFERS and _has_device(sharding):

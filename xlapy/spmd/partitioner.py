@@ -25,6 +25,7 @@ from xlapy.passes.rewrite import editable_computations, remove_uncalled_computat
 from xlapy.passes.simplify import simplify_computation
 from xlapy.spmd.array_sharding import hlo_sharding_of
 from xlapy.spmd.collectives.combiner import combine_collectives
+from xlapy.spmd.collectives.replicas import add_groups_of_replicas
 from xlapy.spmd.collectives.rewrites import rewrite_collectives
 from xlapy.spmd.collectives.windowed_dots import window_dots
 from xlapy.spmd.computation_partitioner import partition_computation
@@ -56,6 +57,7 @@ def partition(
 ) -> EntryShardings:
     """Rewrites a module for all devices into the module that each device runs.
 
+    devices: the number of partitions. Each of the module's replicas has so many.
     per_device_targets: targets of custom calls without results that each device is to run on its own local operands.
     inspect: called with each custom call InspectSharding and the sharding of its operand.
     custom_partitioner: partitions the custom calls for which it returns a program.
@@ -91,6 +93,7 @@ def partition(
         rewrite_collectives(computation, devices)
         window_dots(computation, devices, context.channels, min_bytes)
         combine_collectives(computation)
+    add_groups_of_replicas(module, module.config.replica_count, devices)
     return EntryShardings(
         tuple([hlo_sharding_of(leaf, devices) for leaves in parameters for leaf in leaves]),
         tuple([hlo_sharding_of(leaf, devices) for leaf in results]),

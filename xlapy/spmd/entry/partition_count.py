@@ -55,7 +55,7 @@ def partition_count_of(module: Module, num_partitions: int | None = None) -> int
     or, if neither says more than one, the number of devices of its shardings."""
     if num_partitions is not None or module.config.num_partitions > 1:
         return num_partitions or module.config.num_partitions
-    return max((device_count_of(sharding) for _, sharding in _array_shardings(module)), default=1)
+    return max([1, *[device_count_of(sharding) for _, sharding in _array_shardings(module)]])
 
 
 def check_partition_count(module: Module, partitions: int) -> None:
@@ -106,6 +106,4 @@ def _single_device_of(sharding: Sharding) -> int | None:
     if sharding.named is not None:
         is_single = sharding.named.form is NamedForm.DEVICE
         return sharding.named.mesh.device_ids()[0] if is_single else None
-    if sharding.kind is ShardingKind.MAXIMAL:
-        return sharding.device
-    return sharding.tiles.device_ids()[0] if sharding.tiles is not None and sharding.tiles.size == 1 else None
+    return sharding.device if sharding.kind is ShardingKind.MAXIMAL else None
