@@ -11,6 +11,14 @@ import pytest
 from tests.spmd.along_dimension.partitioned import check_partitioned
 from tests.spmd.along_dimension.test_reductions import HEAD
 from xlapy.spmd.along_dimension import sorting
+from xlapy.spmd.along_dimension.sort_plan import (
+    ExchangeRows,
+    Gather,
+    MergeTiles,
+    SearchBoundaries,
+    SortPlan,
+    SplitRows,
+)
 
 ORDER = """by_value { a = f32[] parameter(0)
   b = f32[] parameter(1)
@@ -96,7 +104,14 @@ KINDS = ("sort", "cumulative", "argmax", "top-k", "fft")
 
 @pytest.fixture(autouse=True)
 def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "DISTRIBUTED_SORT_MIN_ELEMENTS", 1)
+    """Rows are sorted by all algorithms, though gathering such short ones would be faster."""
+
+    def plan(rows: SplitRows, is_ordered: bool, _: bool) -> SortPlan:
+        if not is_ordered or rows.length % 3 == 0:
+            return ExchangeRows() if rows.rows > 1 else Gather()
+        return SearchBoundaries(3) if rows.rows == 1 and rows.length % 3 == 1 else MergeTiles()
+
+    monkeypatch.setattr(sorting, "choose_sort_plan", plan)
 
 
 @pytest.mark.parametrize(("kind", "seed"), list(itertools.product(KINDS, range(6))))

@@ -10,6 +10,17 @@ import pytest
 import xlapy as xla
 from tests.spmd.along_dimension.partitioned import check_partitioned, collectives, largest_all_gather
 from xlapy.spmd.along_dimension import sorting
+from xlapy.spmd.along_dimension.merge_network import merge_stages
+from xlapy.spmd.along_dimension.sort_plan import (
+    ExchangeRows,
+    Gather,
+    MergeTiles,
+    SearchBoundaries,
+    SortPlan,
+    SplitRows,
+    choose_sort_plan,
+    plan_seconds,
+)
 
 COMPARATORS = """HloModule m
 by_value { a = f32[] parameter(0)
@@ -71,7 +82,10 @@ def floats(kind: str, size: int) -> Any:
 
 @pytest.fixture
 def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "DISTRIBUTED_SORT_MIN_ELEMENTS", 1)
+    """Rows that would be gathered, because they are short, are sorted by search of boundaries."""
+    monkeypatch.setattr(
+        sorting, "choose_sort_plan", lambda _, is_ordered, *__: SearchBoundaries(7) if is_ordered else Gather()
+    )
 
 
 @pytest.mark.usefixtures("short_rows")
@@ -202,3 +216,103 @@ def test_argsort_sends_neither_counting_operands_nor_unused_results(dimension: i
         ROOT r = s32[16,24] get-tuple-element(s), index=1, sharding={{devices=[{tiles}]<=[8]}} }}"""
     module = check_partitioned(text, 8, [floats("ties", 384).reshape(16, 24)], "cpu")
     assert [i.shape.element_type.name for i in module.instructions() if i.op.name == "all-to-all"] == ["F32", "S32"]
+
+
+# -- rows that do not divide evenly, many devices, few rows
+
+
+def uneven_sort(dimensions: str, dimension: int, devices: int, comparator: str) -> str:
+    """Returns the sort of an array whose tiles need not be full; the result is whole on every device."""
+    split = f"{{devices=[{'1,' * dimension}{devices}]<=[{devices}]}}"
+    types = ["s32", "u8", "bf16"] if comparator == "two_keys" else ["s32" if comparator == "descending" else "f32"]
+    names = [f"p{number}" for number in range(len(types))]
+    lines = [f"{n} = {t}[{dimensions}] parameter({i})" for i, (n, t) in enumerate(zip(names, types, strict=True))]
+    lines.append(f"s0 = {types[0]}[{dimensions}] copy(p0), sharding={split}")
+    shapes = [f"{t}[{dimensions}]" for t in types]
+    shape = shapes[0] if len(shapes) == 1 else f"({', '.join(shapes)})"
+    sharding = split if len(shapes) == 1 else "{" + ", ".join([split] * len(shapes)) + "}"
+    lines.append(
+        f"r = {shape} sort({', '.join(['s0', *names[1:]])}), dimensions={{{dimension}}}, is_stable=true, "
+        f"to_apply={comparator}, sharding={sharding}"
+    )
+    if len(shapes) == 1:
+        lines.append(f"ROOT w = {shape} copy(r)")
+    else:
+        parts = [f"g{n} = {one} get-tuple-element(r), index={n}" for n, one in enumerate(shapes)]
+        lines += [*parts, f"ROOT w = {shape} tuple({', '.join(f'g{n}' for n in range(len(shapes)))})"]
+    return f"{COMPARATORS}\nENTRY e {{ " + "\n".join(lines) + " }"
+
+
+def given_for(comparator: str, dimensions: tuple[int, ...], seed: int) -> list[Any]:
+    generator, size = np.random.default_rng(seed), int(np.prod(dimensions))
+    if comparator == "two_keys":
+        last = generator.standard_normal(dimensions).astype(xla.Shape.parse("bf16[]").dtype)
+        return [generator.integers(-2, 2, dimensions, np.int32), generator.integers(0, 3, dimensions, np.uint8), last]
+    if comparator == "descending":
+        extremes = np.array([np.iinfo(np.int32).min, np.iinfo(np.int32).max, 0, -1], np.int32)
+        return [extremes[generator.integers(0, 4, dimensions)]]
+    return [floats(["ties", "random", "reversed"][seed % 3], size).reshape(dimensions)]
+
+
+@pytest.mark.parametrize("platform", ["interpreter", "cpu"])
+@pytest.mark.parametrize(
+    ("plan", "dimensions", "devices", "comparator"),
+    [
+        (SearchBoundaries(1), (41,), 8, "by_value"),
+        (SearchBoundaries(3), (9,), 8, "two_keys"),  # three devices have no element of the row
+        (SearchBoundaries(7), (203,), 6, "partial"),
+        (SearchBoundaries(7), (1, 301), 3, "descending"),
+        (MergeTiles(), (41,), 8, "two_keys"),
+        (MergeTiles(), (3, 50), 6, "partial"),
+        (MergeTiles(), (2, 37), 3, "by_value"),
+        (MergeTiles(), (10,), 8, "descending"),
+    ],
+    ids=str,
+)
+def test_tiles_that_are_not_full_are_sorted_to_the_end(
+    plan: SortPlan,
+    dimensions: tuple[int, ...],
+    devices: int,
+    comparator: str,
+    platform: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sorting, "choose_sort_plan", lambda *_: plan)
+    text = uneven_sort(",".join(map(str, dimensions)), len(dimensions) - 1, devices, comparator)
+    for seed in range(2):
+        module = check_partitioned(text, devices, given_for(comparator, dimensions, seed), platform)
+    used = set(collectives(module))
+    assert ("collective-permute" if plan == MergeTiles() else "all-to-all") in used
+
+
+def test_a_row_shorter_than_the_square_of_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "choose_sort_plan", lambda *_: MergeTiles())
+    module = check_partitioned(row_sort("f32", 64, "by_value", 16), 16, [floats("ties", 64)])
+    assert collectives(module) == ["collective-permute"]
+    permutes = sum(i.op.name == "collective-permute" for i in module.instructions())
+    assert permutes <= 2 * len(merge_stages(16))
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 5, 6, 8, 13, 16])
+def test_the_merge_network_sorts_all_zeros_and_ones(members: int) -> None:
+    """A network of comparisons that sorts all sequences of zeros and ones sorts everything (the zero-one principle)."""
+    given = (np.arange(1 << members)[:, None] >> np.arange(members)) & 1
+    for stage in merge_stages(members):
+        ends = [tile for pair in stage for tile in pair]
+        assert len(set(ends)) == len(ends)
+        for first, second in stage:
+            pair = given[:, [first, second]]
+            given[:, first], given[:, second] = pair.min(1), pair.max(1)
+    assert (np.diff(given, axis=1) >= 0).all()
+
+
+def test_plans_take_the_least_time() -> None:
+    short, long = SplitRows(1, 64, 8, 1, 4, 4), SplitRows(1, 1 << 20, 8, 1, 4, 4)
+    assert choose_sort_plan(short, True) == Gather()
+    assert isinstance(choose_sort_plan(long, True), SearchBoundaries)
+    assert choose_sort_plan(long, False) == Gather()
+    assert choose_sort_plan(SplitRows(1, 1 << 20, 256, 1, 4, 4), True) == MergeTiles()
+    assert choose_sort_plan(SplitRows(64, 1 << 12, 8, 1, 4, 4), True) == ExchangeRows()
+    by_merging = plan_seconds(MergeTiles(), SplitRows(1, 1 << 20, 256, 1, 4, 4))
+    assert by_merging < plan_seconds(SearchBoundaries(1), SplitRows(1, 1 << 20, 256, 1, 4, 4))
+    assert choose_sort_plan(long, True, needs_whole=True) != Gather()  # sorting in parallel saves more than it sends

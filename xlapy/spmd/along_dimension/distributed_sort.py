@@ -3,26 +3,25 @@
 1. Each device sorts its own tile.
 2. The devices search the elements that separate the tiles of the sorted row: for each boundary k, the number of
    elements of each device among the first k of the row. Devices propose elements in the middle of what is left to
-   search (`_PROBES` for each boundary), count how many of their own elements precede each proposal, and add up the
-   counts. An iteration divides what is left by `_PROBES + 1`.
+   search, some for each boundary, count how many of their own elements precede each proposal, and add up the counts.
+   With p proposals, an iteration divides what is left by p + 1.
 3. Each device sends the elements between two boundaries to the device of that tile, in blocks of a fixed size. One
    block for each pair of devices is enough for rows in random order; the loop continues until all elements are sent.
    Elements that stay on their device are not sent.
 4. Each device sorts what it received, which is in the order of senders. All sorts are stable, so equal elements stay in
    the order of the whole row.
 
+The last tiles need not be full: a device proposes, counts and sends only the elements of the row that it has, and sorts
+what fills up its tile to the end.
+
 A device sends each element at most once, plus a padding of some percent, instead of receiving the whole row, and sorts
 twice its share. XLA's partitioner gathers the row on every device.
-
-The comparator must be a strict weak order, because the search relies on it. If it compares floats by IEEE's partial
-order, devices look for NaN first: with NaN, which is unordered, the row is gathered and each device sorts the whole.
 
 Responsible for these steps. Does not depend on when a sort is partitioned that way (`sorting.py`).
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,112 +29,38 @@ from dataclasses import dataclass
 from xlapy import opcodes
 from xlapy.base.element_types import PRED
 from xlapy.base.shape import Shape
-from xlapy.hlo import edit
-from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.hlo.traverse import ancestors, post_order
+from xlapy.hlo.traverse import ancestors
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.indexing import GatherAttributes
 from xlapy.opcodes.movement import DimensionsAttributes, DynamicSliceAttributes
-from xlapy.opcodes.sorting import SortAttributes
 from xlapy.passes.expand.blocks import (
     compare,
     concatenate,
     counted_loop,
     index_type,
     iota,
-    new_computation,
     reduce_dimensions,
-    reducer_computation,
     slice_dimension,
 )
 from xlapy.passes.rewrite import Writer
-from xlapy.spmd.along_dimension.tile_group import TileGroup, pad_end, while_loop
-
-_PROBES = 7
-"""The elements that a device proposes for each boundary in one iteration of the search."""
+from xlapy.spmd.along_dimension.ordered_rows import DistributedSort, TiledRows, sort_filled_tile
+from xlapy.spmd.along_dimension.tile_group import pad_end, while_loop
 
 _LT, _GE, _LE = ComparisonDirection.LT, ComparisonDirection.GE, ComparisonDirection.LE
 
 
-def sort_tiles(
-    write: Writer, comparator: Computation, operands: Sequence[Instruction], dimension: int, is_stable: bool = True
-) -> list[Instruction]:
-    """Writes a sort along a dimension; returns the sorted operands."""
-    attributes = SortAttributes.make(dimension=dimension, is_stable=is_stable)
-    result = write.add(opcodes.SORT, *operands, attributes=attributes, computations=[comparator])
-    if len(operands) == 1:
-        return [result]
-    return [write.get_tuple_element(result, number) for number in range(len(operands))]
+def sort_by_boundaries(probes: int) -> DistributedSort:
+    """Returns the algorithm for one row. probes: how many elements a device proposes per boundary and iteration."""
 
+    def sort(
+        rows: TiledRows, write: Writer, tiles: Sequence[Instruction], tile_index: Instruction
+    ) -> list[Instruction]:
+        flat = [write.reshape(tile, tile.shape.with_dimensions(tile.shape.dimensions[1:])) for tile in tiles]
+        found = _SplitRowSort(rows, write, flat, probes).write_sort(flat, tile_index)
+        return [write.reshape(each, tile.shape) for each, tile in zip(found, tiles, strict=True)]
 
-def sort_split_row(
-    group: TileGroup, comparator: Computation, partial_keys: Sequence[Instruction], tiles: Sequence[Instruction]
-) -> list[Instruction]:
-    """Writes the sort of a row of which each member holds a tile, given as arrays of one dimension.
-
-    partial_keys: the keys of the comparator's left element that are compared by IEEE's partial order. Returns each
-    member's tile of the sorted row.
-    """
-    write, tile_index = group.resharder.write, group.tile_index()
-    if not partial_keys:
-        return _SplitRowSort(group, write, comparator, tiles).write_sort(tiles, tile_index)
-    argument = write.add(opcodes.TUPLE, tile_index, *tiles)
-
-    def gathered(into: Writer, given: list[Instruction]) -> Instruction:
-        index, *parts = [into.get_tuple_element(given[0], number) for number in range(len(tiles) + 1)]
-        return into.add(opcodes.TUPLE, *_sort_gathered_row(group, into, comparator, parts, index))
-
-    def distributed(into: Writer, given: list[Instruction]) -> Instruction:
-        index, *parts = [into.get_tuple_element(given[0], number) for number in range(len(tiles) + 1)]
-        return into.add(opcodes.TUPLE, *_SplitRowSort(group, into, comparator, parts).write_sort(parts, index))
-
-    branches = [
-        new_computation(write, "unordered_row", [argument.shape], gathered),
-        new_computation(write, "ordered_row", [argument.shape], distributed),
-    ]
-    has_nan = _has_nan(group, comparator, partial_keys, tiles)
-    result = write.add(opcodes.CONDITIONAL, has_nan, argument, argument, computations=branches)
-    return [write.get_tuple_element(result, number) for number in range(len(tiles))]
-
-
-def _has_nan(
-    group: TileGroup, comparator: Computation, keys: Sequence[Instruction], tiles: Sequence[Instruction]
-) -> Instruction:
-    """Returns whether any key of any member's elements is NaN."""
-    write = group.resharder.write
-    scalars = [Shape.scalar(tile.shape.element_type) for tile in tiles]
-
-    def is_nan(into: Writer, given: list[Instruction]) -> Instruction:
-        needed, copies = ancestors(keys), dict[Instruction, Instruction]()
-        for each in [one for one in post_order(comparator) if one in needed]:
-            if each.op is opcodes.PARAMETER:
-                copies[each] = given[each.parameter_number // 2]
-            else:
-                copies[each] = edit.clone_instruction(each, into.computation, [copies[o] for o in each.operands])
-        tests = [compare(into, copies[key], copies[key], ComparisonDirection.NE) for key in keys]
-        return functools.reduce(lambda one, other: into.add(opcodes.OR, one, other), tests)
-
-    shape = tiles[0].shape.with_element_type(PRED)
-    attributes = DimensionsAttributes.make(dimensions=(0,))
-    called = [new_computation(write, "is_nan", scalars, is_nan)]
-    tests = write.add(opcodes.MAP, *tiles, attributes=attributes, computations=called, shape=shape)
-    own = reduce_dimensions(write, opcodes.OR, tests, [0])
-    return group.resharder.all_reduce(own, reducer_computation(write, opcodes.OR, PRED), group.groups)
-
-
-def _sort_gathered_row(
-    group: TileGroup, write: Writer, comparator: Computation, tiles: Sequence[Instruction], tile_index: Instruction
-) -> list[Instruction]:
-    """Gathers a row and sorts it on each device; returns the tile of each member."""
-    size = tiles[0].shape.dimensions[0]
-    whole = [tile.shape.with_dimensions([group.size * size]) for tile in tiles]
-    rows = [write.reshape(group.stack(write, tile), shape) for tile, shape in zip(tiles, whole, strict=True)]
-    number = write.convert(tile_index, index_type(group.size * size))
-    start = write.add(opcodes.MULTIPLY, number, write.scalar(size, number.shape.element_type))
-    attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=(size,))
-    found = sort_tiles(write, comparator, rows, 0)
-    return [write.add(opcodes.DYNAMIC_SLICE, row, start, attributes=attributes) for row in found]
+    return sort
 
 
 @dataclass(frozen=True)
@@ -149,25 +74,43 @@ class _Search:
 class _SplitRowSort:
     """Writes the steps of one sort."""
 
-    def __init__(self, group: TileGroup, write: Writer, comparator: Computation, tiles: Sequence[Instruction]) -> None:
-        self.group = group
+    def __init__(self, rows: TiledRows, write: Writer, tiles: Sequence[Instruction], probes: int) -> None:
+        self.group = rows.group
         self.write = write
-        self.comparator = comparator
+        self.comparator = rows.comparator
+        self.length = rows.length
+        self.probes = probes
         self.size = tiles[0].shape.dimensions[0]
-        self.integer = index_type(self.size * max(group.size, _PROBES + 1))
-        read = ancestors([comparator.root_instruction])
-        self.key_operands = sorted({p.parameter_number // 2 for p in comparator.parameters if p in read})
+        self.is_even = self.size * self.group.size == self.length
+        self.integer = index_type(self.size * max(self.group.size, probes + 1))
+        read = ancestors([self.comparator.root_instruction])
+        self.key_operands = sorted({p.parameter_number // 2 for p in self.comparator.parameters if p in read})
 
     def write_sort(self, tiles: Sequence[Instruction], tile_number: Instruction) -> list[Instruction]:
         write = self.write
-        own = sort_tiles(write, self.comparator, tiles, 0)
         tile_index = write.convert(tile_number, self.integer)
+        count = self._count(write, tile_index)
+        is_filling = None if self.is_even else self._is_filling(count)
+        own = sort_filled_tile(write, self.comparator, tiles, is_filling)
         inner = self._boundaries(own, tile_index)
-        ends = [write.splat(value, self._integers(1)) for value in (0, self.size)]
+        ends = [write.splat(0, self._integers(1)), write.reshape(count, self._integers(1))]
         boundaries = concatenate(write, [ends[0], inner, ends[1]], 0)
         table = self.group.stack(write, boundaries)
         received = self._exchange(own, boundaries, table, tile_index)
-        return sort_tiles(write, self.comparator, received, 0)
+        return sort_filled_tile(write, self.comparator, received, is_filling)
+
+    def _count(self, write: Writer, tile_index: Instruction) -> Instruction:
+        """Returns how many elements of the row the device's tile has, the others fill it up."""
+        if self.is_even:
+            return write.scalar(self.size, self.integer)
+        start = write.add(opcodes.MULTIPLY, tile_index, write.scalar(self.size, self.integer))
+        left = write.add(opcodes.SUBTRACT, write.scalar(self.length, self.integer), start)
+        return write.add(opcodes.CLAMP, write.scalar(0, self.integer), left, write.scalar(self.size, self.integer))
+
+    def _is_filling(self, count: Instruction) -> Instruction:
+        """Returns which elements of a sorted tile, or of an unsorted one that was not exchanged, fill it up."""
+        positions = iota(self.write, self._integers(self.size), 0)
+        return compare(self.write, positions, self.write.broadcast(count, positions.shape), _GE)
 
     def _integers(self, *dimensions: int) -> Shape:
         return Shape.array(self.integer, dimensions)
@@ -182,9 +125,10 @@ class _SplitRowSort:
         write, boundaries = self.write, self._integers(self.group.size - 1)
         trips, left = 0, self.size
         while left:
-            trips, left = trips + 1, left // (_PROBES + 1)
+            trips, left = trips + 1, left // (self.probes + 1)
         keys = [own[number] for number in self.key_operands]
-        state = [write.splat(0, boundaries), write.splat(self.size, boundaries), tile_index, *keys]
+        high = write.broadcast(self._count(write, tile_index), boundaries)
+        state = [write.splat(0, boundaries), high, tile_index, *keys]
 
         def iteration(into: Writer, _: Instruction, given: list[Instruction]) -> Sequence[Instruction]:
             low, high, tile, *elements = given
@@ -194,7 +138,7 @@ class _SplitRowSort:
 
     def _narrowed(self, write: Writer, low: Instruction, high: Instruction, search: _Search) -> list[Instruction]:
         """Returns the least and greatest numbers after one iteration."""
-        probes = self._integers(self.group.size - 1, _PROBES)
+        probes = self._integers(self.group.size - 1, self.probes)
         position = self._probe_positions(write, low, high, probes)
         ranks = self._ranks(write, position, search)
         number = write.add(opcodes.ADD, iota(write, probes, 0), write.splat(1, probes))
@@ -215,7 +159,7 @@ class _SplitRowSort:
         left = write.broadcast(write.add(opcodes.SUBTRACT, high, low), probes, (0,))
         number = write.add(opcodes.ADD, iota(write, probes, 1), write.splat(1, probes))
         product = write.add(opcodes.MULTIPLY, left, number)
-        return write.add(opcodes.ADD, start, write.add(opcodes.DIVIDE, product, write.splat(_PROBES + 1, probes)))
+        return write.add(opcodes.ADD, start, write.add(opcodes.DIVIDE, product, write.splat(self.probes + 1, probes)))
 
     def _ranks(self, write: Writer, position: Instruction, search: _Search) -> Instruction:
         """Returns the number of elements of the row that precede the device's elements at these positions."""
@@ -238,7 +182,8 @@ class _SplitRowSort:
         is_before: whether the device's tile is before that of the proposed element, and so its equal elements, too.
         """
         queries, keys = self._integers(*is_before.shape.dimensions), len(search.keys)
-        state = [write.splat(0, queries), write.splat(self.size, queries), is_before, *search.keys, *proposed]
+        high = write.broadcast(self._count(write, search.tile_index), queries)
+        state = [write.splat(0, queries), high, is_before, *search.keys, *proposed]
 
         def iteration(into: Writer, _: Instruction, given: list[Instruction]) -> Sequence[Instruction]:
             low, high, before, *rest = given

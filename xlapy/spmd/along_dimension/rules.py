@@ -14,7 +14,8 @@ from xlapy.spmd.along_dimension.cumulative import cumulative_along_split_dimensi
 from xlapy.spmd.along_dimension.fourier import fft_along_split_dimensions
 from xlapy.spmd.along_dimension.operation import SplitOperation
 from xlapy.spmd.along_dimension.reductions import reduce_split_dimensions
-from xlapy.spmd.along_dimension.sorting import sort_along_split_dimension, top_k_along_split_dimension
+from xlapy.spmd.along_dimension.sorting import sort_along_split_dimension
+from xlapy.spmd.along_dimension.top_k import top_k_along_split_dimension
 from xlapy.spmd.resharding import PartitionedArray
 
 SplitRule = Callable[[SplitOperation], "list[PartitionedArray] | None"]

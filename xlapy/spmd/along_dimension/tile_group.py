@@ -75,6 +75,12 @@ class TileGroup:
             opcodes.ALL_GATHER, one, attributes=attributes, shape=one.shape.with_dimensions([self.size, *dimensions])
         )
 
+    def joined(self, write: Writer, tiles: Instruction) -> Instruction:
+        """Gathers the tiles of all members: `[rows, tile size]` becomes `[rows, members * tile size]`."""
+        rows, size = tiles.shape.dimensions
+        stacked = write.transpose(self.stack(write, tiles), (1, 0, 2))
+        return write.reshape(stacked, tiles.shape.with_dimensions([rows, self.size * size]))
+
     def swap_blocks(self, write: Writer, value: Instruction) -> Instruction:
         """Sends block i of `[members, ...]` to member i; block i of the result comes from member i."""
         attributes = AllToAllAttributes.make(
