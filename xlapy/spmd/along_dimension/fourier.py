@@ -5,14 +5,9 @@ arrays. For each split dimension, devices either exchange whole rows and tiles (
 together by the four-step algorithm (three all-to-alls), whichever sends less: rows are exchanged if there are about as
 many as devices. XLA's partitioner sends a tile for each other device.
 
-The four-step algorithm transforms a row of n * m elements, of which device p has x[p*m : (p+1)*m], with c = m / n:
+The last dimension of a transform of real numbers is the first one of an RFFT and the last one of an IRFFT.
 
-1. all-to-all: device r has x[p*m + q] for all p, and for q from r*c to (r+1)*c
-2. transform over p, of length n, to k1; multiply by exp(-2 pi i q k1 / (n*m))
-3. all-to-all: device k1 has all q; transform over q, of length m, to k2
-4. all-to-all: the result of k1 and k2 is element k1 + n*k2 of the transform
-
-Responsible for transforms of split dimensions. Does not depend on how a single device computes one.
+Responsible for the dimensions of a transform and their order. Does not depend on how one is transformed.
 """
 
 from __future__ import annotations
@@ -21,44 +16,32 @@ import math
 from collections.abc import Sequence
 
 from xlapy import opcodes
-from xlapy.base.element_types import C64, F32, F64, S64
-from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.linalg import FftAttributes, FftType
-from xlapy.passes.expand.blocks import iota
 from xlapy.passes.rewrite import Writer
+from xlapy.spmd.along_dimension.four_steps import four_step_elements, four_step_transform, transform_rows
 from xlapy.spmd.along_dimension.operation import SplitOperation
+from xlapy.spmd.along_dimension.real_fourier import RealPlan, RealRows, transform_real
 from xlapy.spmd.along_dimension.tile_group import Rows, TileGroup
 from xlapy.spmd.array_sharding import ArraySharding
+from xlapy.spmd.halo.exchange import HaloExchange
+from xlapy.spmd.halo.segments import Spans
 from xlapy.spmd.resharding import PartitionedArray
-
-_EXACT_F32_LENGTH = 1 << 24
-"""The greatest length of a row whose numbers f32 represents exactly, so that angles are computed in f32."""
 
 
 def fft_along_split_dimensions(split: SplitOperation) -> list[PartitionedArray] | None:
-    """Writes a transform some dimensions of which are split, but not the last one of a transform of real numbers."""
-    instruction, write = split.instruction, split.resharder.write
+    """Writes a transform some dimensions of which are split."""
+    instruction = split.instruction
     attributes = instruction.attributes_as(FftAttributes)
-    rank, kind = instruction.shape.rank, attributes.fft_type
+    rank = instruction.shape.rank
     transformed = range(rank - len(attributes.fft_length), rank)
     sharding = _sharding(split, transformed)
     if sharding is None or not _is_possible(split, sharding, transformed):
         return None
-    local = [d for d in transformed if sharding.tilings[d] is None]
-    value = split.local(0, sharding)
-    complex_kind = FftType.IFFT if kind in (FftType.IFFT, FftType.IRFFT) else FftType.FFT
-    lengths = dict(zip(transformed, attributes.fft_length, strict=True))
-    if kind is not FftType.IRFFT:
-        value = _transform(write, value, local, kind, lengths)
-    for dimension in transformed:
-        if sharding.tilings[dimension] is not None:
-            value = _transform_split(
-                split.group(sharding, dimension), value, dimension, complex_kind, lengths[dimension]
-            )
-    if kind is FftType.IRFFT:
-        value = _transform(write, value, local, kind, lengths)
-    return split.results([value], sharding)
+    transform = _SplitTransform(split, sharding, dict(zip(transformed, attributes.fft_length, strict=True)))
+    if transform.real_plan is RealPlan.GATHER:
+        return None
+    return split.results([transform.write_transform(split.local(0, sharding))], sharding)
 
 
 def _sharding(split: SplitOperation, transformed: Sequence[int]) -> ArraySharding | None:
@@ -67,16 +50,91 @@ def _sharding(split: SplitOperation, transformed: Sequence[int]) -> ArrayShardin
 
 
 def _is_possible(split: SplitOperation, sharding: ArraySharding, transformed: Sequence[int]) -> bool:
-    """Returns whether there is an algorithm for each split dimension."""
-    kind = split.instruction.attributes_as(FftAttributes).fft_type
-    if kind in (FftType.RFFT, FftType.IRFFT) and sharding.tilings[transformed[-1]] is not None:
-        return False
+    """Returns whether there is an algorithm for each split dimension of complex numbers."""
     sizes = split.local_sizes(sharding)
     if not math.prod(sizes):
         return False
-    groups = [(d, split.group(sharding, d).size) for d in transformed if sharding.tilings[d] is not None]
-    divisible = {d for d, members in groups if sizes[d] % members == 0 and split.is_even(sharding, d)}
-    return all(math.prod(sizes) > sizes[d] or d in divisible for d, _ in groups)
+    is_real = split.instruction.attributes_as(FftAttributes).fft_type in (FftType.RFFT, FftType.IRFFT)
+    for dimension in transformed[:-1] if is_real else transformed:
+        if sharding.tilings[dimension] is None or math.prod(sizes) > sizes[dimension]:
+            continue
+        members, size = split.group(sharding, dimension).size, sizes[dimension]
+        sends_less = 3 * four_step_elements(size, members) < members * size
+        if not split.is_even(sharding, dimension) or not (size % members == 0 or sends_less):
+            return False
+    return True
+
+
+class _SplitTransform:
+    """Writes one transform. lengths: those of the transformed dimensions."""
+
+    def __init__(self, split: SplitOperation, sharding: ArraySharding, lengths: dict[int, int]) -> None:
+        self.split = split
+        self.sharding = sharding
+        self.lengths = lengths
+        self.kind = split.instruction.attributes_as(FftAttributes).fft_type
+        self.last = max(lengths)
+        is_real = self.kind in (FftType.RFFT, FftType.IRFFT)
+        self.real_rows = self._real_rows() if is_real and sharding.tilings[self.last] is not None else None
+        self.real_plan = None if self.real_rows is None else self.real_rows.plan()
+
+    def _real_rows(self) -> RealRows:
+        split, kind, length = self.split, self.kind, self.lengths[self.last]
+        sizes = split.local_sizes(self.sharding)
+        is_inverse = kind is FftType.IRFFT
+        real = (split.instruction if is_inverse else split.instruction.operands[0]).shape.element_type
+        needs_whole = split.needs_whole
+        rows = math.prod(sizes) // sizes[self.last]
+        members = split.group(self.sharding, self.last).size
+        return RealRows(rows, length, members, is_inverse, real.byte_size, needs_whole)
+
+    def write_transform(self, value: Instruction) -> Instruction:
+        """Returns the local array of the result, given that of the operand."""
+        write, kind = self.split.resharder.write, self.kind
+        is_split_real = self.real_rows is not None
+        complex_kind = FftType.IFFT if kind in (FftType.IFFT, FftType.IRFFT) else FftType.FFT
+        local = [d for d in self.lengths if self.sharding.tilings[d] is None]
+        rest = [d for d in self.lengths if self.sharding.tilings[d] is not None]
+        if is_split_real:
+            rest.remove(self.last)
+        if is_split_real and kind is FftType.RFFT:
+            value = self._real(value)
+        if is_split_real or kind is not FftType.IRFFT:
+            value = _transform(write, value, local, complex_kind if is_split_real else kind, self.lengths)
+        for dimension in rest:
+            value = self._complex(value, dimension, complex_kind)
+        if is_split_real and kind is FftType.IRFFT:
+            value = self._real(value)
+        elif kind is FftType.IRFFT:
+            value = _transform(write, value, local, kind, self.lengths)
+        return value
+
+    def _real(self, value: Instruction) -> Instruction:
+        group, halo = self._group_and_halo(self.last)
+        assert self.real_rows is not None and self.real_plan is not None
+        return transform_real(group, halo, value, self.last, self.real_rows, self.real_plan)
+
+    def _complex(self, value: Instruction, dimension: int, kind: FftType) -> Instruction:
+        """Writes the transform of complex numbers along a split dimension, given tiles."""
+        (group, halo), length = self._group_and_halo(dimension), self.lengths[dimension]
+        write, rows = group.resharder.write, Rows(value.shape.dimensions, dimension)
+        size, members = value.shape.dimensions[dimension], group.size
+        exchanged = 2 * -(-rows.count // members) * members * size
+        tiles = rows.of(write, value)
+        if size * members != length or 3 * rows.count * four_step_elements(size, members) >= exchanged:
+            whole = transform_rows(write, group.exchange_for_whole_rows(write, tiles, length), kind)
+            return rows.restore(write, group.exchange_for_tiles(write, whole, rows.count))
+        found = four_step_transform(group, tiles, kind)
+        if found.shape.dimensions[1] != size:
+            found = halo.span(found, length, Spans(tuple([tile * size for tile in range(members)]), size), None)
+        return rows.restore(write, found)
+
+    def _group_and_halo(self, dimension: int) -> tuple[TileGroup, HaloExchange]:
+        """Returns the devices of a split dimension, and the exchange of elements of rows along it."""
+        split, tiling = self.split, self.sharding.tilings[dimension]
+        assert tiling is not None
+        others = [*self.sharding.with_tiling(dimension, None).all_tilings, *split.manual_axes]
+        return split.group(self.sharding, dimension), HaloExchange(split.resharder, 1, tiling, others)
 
 
 def _transform(
@@ -91,60 +149,3 @@ def _transform(
         return write.add(opcodes.FFT, value, attributes=attributes)
     found = write.add(opcodes.FFT, write.transpose(value, order), attributes=attributes)
     return write.transpose(found, [order.index(d) for d in range(len(order))])
-
-
-def _transform_split(group: TileGroup, value: Instruction, dimension: int, kind: FftType, length: int) -> Instruction:
-    """Writes the transform of complex numbers along a split dimension of `length` elements, given tiles."""
-    write, rows = group.resharder.write, Rows(value.shape.dimensions, dimension)
-    size, members = value.shape.dimensions[dimension], group.size
-    exchanged = 2 * -(-rows.count // members) * members
-    tiles = rows.of(write, value)
-    if size * members == length and size % members == 0 and 3 * rows.count < exchanged:
-        return rows.restore(write, _four_steps(group, tiles, kind))
-    whole = _transform_rows(write, group.exchange_for_whole_rows(write, tiles, length), kind)
-    return rows.restore(write, group.exchange_for_tiles(write, whole, rows.count))
-
-
-def _transform_rows(write: Writer, rows: Instruction, kind: FftType) -> Instruction:
-    return write.add(
-        opcodes.FFT, rows, attributes=FftAttributes.make(fft_type=kind, fft_length=(rows.shape.dimensions[-1],))
-    )
-
-
-def _four_steps(group: TileGroup, tiles: Instruction, kind: FftType) -> Instruction:
-    """Writes the transform of rows of which each device has a tile: complex[rows, m]."""
-    write, members, (rows, size) = group.resharder.write, group.size, tiles.shape.dimensions
-    each = size // members
-
-    def shaped(value: Instruction, *dimensions: int) -> Instruction:
-        return write.reshape(value, value.shape.with_dimensions(dimensions))
-
-    def swapped(value: Instruction, order: Sequence[int]) -> Instruction:
-        """Sends the parts that the dimension `order[0]` numbers; returns complex[members, rows, c]."""
-        return group.swap_blocks(write, write.transpose(value, order))
-
-    columns = write.transpose(swapped(shaped(tiles, rows, members, each), (1, 0, 2)), (1, 2, 0))
-    transformed = _transform_rows(write, columns, kind)  # [rows, c, k1]
-    turned = write.add(opcodes.MULTIPLY, transformed, _twiddles(group, transformed.shape, kind))
-    received = write.transpose(swapped(turned, (2, 0, 1)), (1, 0, 2))
-    long = _transform_rows(write, shaped(received, rows, size), kind)
-    last = write.transpose(swapped(shaped(long, rows, members, each), (1, 0, 2)), (1, 2, 0))
-    return shaped(last, rows, size)
-
-
-def _twiddles(group: TileGroup, shape: Shape, kind: FftType) -> Instruction:
-    """Returns exp(-2 pi i q k1 / N) for complex[rows, c, n], with q = r * c + its second index on device r."""
-    write, (_, each, members) = group.resharder.write, shape.dimensions
-    whole = each * members * members
-    numbers = Shape.array(S64, (each, members))
-    first = write.add(opcodes.MULTIPLY, write.convert(group.tile_index(), S64), write.scalar(each, S64))
-    q = write.add(opcodes.ADD, iota(write, numbers, 0), write.broadcast(first, numbers))
-    product = write.add(opcodes.MULTIPLY, q, iota(write, numbers, 1))
-    turns = write.add(opcodes.REMAINDER, product, write.splat(whole, numbers))
-    real = F32 if shape.element_type is C64 and whole <= _EXACT_F32_LENGTH else F64
-    turn = write.splat((2 if kind is FftType.IFFT else -2) * math.pi / whole, numbers.with_element_type(real))
-    angle = write.add(opcodes.MULTIPLY, write.convert(turns, real), turn)
-    parts = [write.add(op, angle) for op in (opcodes.COSINE, opcodes.SINE)]
-    if shape.element_type is C64:
-        parts = [write.convert(part, F32) for part in parts]
-    return write.broadcast(write.add(opcodes.COMPLEX, *parts), shape, (1, 2))

@@ -20,6 +20,7 @@ from xlapy.spmd.array_sharding import (
     replicated,
     uneven_dimensions,
 )
+from xlapy.spmd.partitioned_values import requested_shardings
 from xlapy.spmd.resharding import PartitionedArray, Resharder
 from xlapy.spmd.uneven_tiles import with_filling
 
@@ -60,6 +61,13 @@ class SplitOperation:
             return False
         return are_independent([*sharding.all_tilings, *self.manual_axes])
 
+    @property
+    def needs_whole(self) -> bool:
+        """Whether every device needs the whole results, so that tiles of them would be gathered."""
+        if self.requested:
+            return all(sharding.is_replicated for sharding in self.requested)
+        return _is_read_whole(self.instruction, self.resharder.devices)
+
     def is_even(self, sharding: ArraySharding, dimension: int) -> bool:
         """Returns whether all tiles of a dimension of the first operand are full."""
         return dimension not in uneven_dimensions(self.instruction.operands[0].shape, sharding)
@@ -93,3 +101,11 @@ class SplitOperation:
             PartitionedArray(instruction, sharding, self.manual_axes, shape)
             for instruction, shape in zip(instructions, shapes, strict=True)
         ]
+
+
+def _is_read_whole(instruction: Instruction, devices: int) -> bool:
+    """Returns whether all users of a value, or of its elements, have a sharding that does not split it."""
+    if instruction.sharding is not None:
+        return all(placement.is_replicated for placement in requested_shardings(instruction, devices, True))
+    users = [user for user in instruction.users if user.users or user.is_root]
+    return bool(users) and all(_is_read_whole(user, devices) for user in users)

@@ -39,7 +39,7 @@ def sort_along_split_dimension(split: SplitOperation) -> list[PartitionedArray] 
     if not rows.count:
         return None
     partial_keys = partially_ordered_keys(split.instruction.to_apply)
-    needs_whole = bool(split.requested) and split.requested[0].is_replicated
+    needs_whole = split.needs_whole
     plan = choose_sort_plan(_sizes(split.instruction, rows, group), partial_keys is not None, needs_whole)
     if isinstance(plan, Gather):
         return None
