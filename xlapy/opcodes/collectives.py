@@ -33,6 +33,7 @@ from xlapy.opcodes.attributes.codecs import (
     attributes,
 )
 from xlapy.opcodes.attributes.mesh import MAX_DEVICES
+from xlapy.opcodes.attributes.permutations import Permutation
 from xlapy.opcodes.attributes.replica_groups import (
     ALL_REPLICAS,
     REPLICA_GROUPS,
@@ -819,6 +820,8 @@ class CollectivePermuteAttributes(CollectiveAttributes):
 
 def _check_pairs(name: str, pairs: IntegerLists, most: int) -> None:
     """Requires that each id is source and target at most `most` times: once, or once per slice."""
+    if isinstance(pairs, Permutation):
+        return
     for pair in pairs:
         if len(pair) != 2 or min(pair) < 0:
             raise ShapeError(

@@ -47,7 +47,7 @@ from xlapy.spmd.resharding_plan import (
     plan_resharding,
     resharding_stages,
 )
-from xlapy.spmd.tiling import Tiling, tile_count
+from xlapy.spmd.tiling import Tiling, tile_count, tile_numbers
 
 FILLING_VALUE = 0.0
 """The value of the elements that fill up the last tiles of a dimension. No result depends on it."""
@@ -257,7 +257,7 @@ class Resharder:
 
     def per_tile_constant(self, tiling: Tiling, values: np.ndarray[Any, Any]) -> Instruction:
         """Returns `values[tile]` on a device that holds that tile of a tiling."""
-        return self.per_device_constant(values[np.asarray(tiling.tile_of_each_device())])
+        return self.per_device_constant(values[tile_numbers(tiling)])
 
     def partition_id(self) -> Instruction:
         """Returns the number of the device that executes the program."""

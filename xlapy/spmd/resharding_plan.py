@@ -11,13 +11,14 @@ Responsible for the choice and the order of steps and for their replica groups. 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from xlapy.base.shape import Ints, Shape
+from xlapy.base.shape import Shape
+from xlapy.opcodes.attributes.permutations import Permutation
 from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
 from xlapy.spmd.array_sharding import ArraySharding, tile_size, uneven_dimensions
+from xlapy.spmd.device_pairs import pairs_of_contents
 from xlapy.spmd.tiling import (
     Tiling,
     are_independent,
@@ -88,9 +89,9 @@ class CollectivePermute(Step):
     wanted: tuple[Tiling, ...]
 
     @property
-    def pairs(self) -> tuple[Ints, ...]:
+    def pairs(self) -> Permutation:
         """The source and target devices."""
-        return _source_target_pairs(self.before, self.wanted)
+        return pairs_of_contents(self.before, self.wanted)
 
 
 @dataclass(frozen=True)
@@ -271,22 +272,3 @@ class _ReshardingPlanner:
             left = new if refines(old, new) else None
             current = current.with_tiling(dimension, left)
             yield AllGather(current, self._groups(minor_tiling(old, left), current), dimension)
-
-
-def _source_target_pairs(before: Iterable[Tiling], after: Iterable[Tiling]) -> tuple[Ints, ...]:
-    """Returns the pairs of a permutation after which each device holds what the tilings in `after` identify.
-
-    A device that holds that already is paired with itself.
-    """
-    sources: dict[Ints, list[int]] = defaultdict(list)
-    targets: dict[Ints, list[int]] = defaultdict(list)
-    kept: list[Ints] = []
-    contents = [list(zip(*[tiling.tile_of_each_device() for tiling in some], strict=True)) for some in (before, after)]
-    for device, (old, new) in enumerate(zip(*contents, strict=True)):
-        if old == new:
-            kept.append((device, device))
-            continue
-        sources[old].append(device)
-        targets[new].append(device)
-    sent = [pair for place, wanting in targets.items() for pair in zip(sources[place], wanting, strict=True)]
-    return tuple(sorted([*kept, *sent]))

@@ -19,7 +19,9 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from xlapy.base.shape import Ints
 from xlapy.opcodes.attributes.mesh import Iota
@@ -57,9 +59,18 @@ class Tiling:
 
     def tile_of_each_device(self) -> Ints:
         """Returns the tile of every device. For constants and lists of pairs, which name every device anyway."""
-        if self.numbers is not None:
-            return self.numbers
-        return tuple([self.tile_of(device) for device in range(self.devices)])
+        return tuple(tile_numbers(self).tolist()) if self.numbers is None else self.numbers
+
+
+@functools.lru_cache(maxsize=1024)
+def tile_numbers(tiling: Tiling) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Returns the tile of every device as an array, which must not be changed."""
+    if tiling.numbers is not None:
+        return np.asarray(tiling.numbers)
+    devices, tiles = np.arange(tiling.devices), np.zeros(tiling.devices, np.int64)
+    for stride, size in tiling.digits:
+        tiles = tiles * size + devices // stride % size
+    return tiles
 
 
 def tiling_of_digits(devices: int, digits: Iterable[Digit]) -> Tiling | None:

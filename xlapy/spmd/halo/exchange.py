@@ -25,17 +25,11 @@ from xlapy.opcodes.collectives import CollectivePermuteAttributes
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes
 from xlapy.passes.expand.blocks import compare, concatenate, index_type, iota, slice_dimension
-from xlapy.spmd.halo.segments import (
-    Round,
-    Segment,
-    Spans,
-    TiledDimension,
-    concatenated_rounds,
-    independent_rounds,
-    rounds_of_spans,
-)
+from xlapy.spmd.device_pairs import pairs_of_tiles
+from xlapy.spmd.halo.segments import IntArray, Round, Spans, TiledDimension, rounds_of_spans
+from xlapy.spmd.halo.tile_values import per_tile_value
 from xlapy.spmd.resharding import Resharder
-from xlapy.spmd.tiling import Tiling, replica_groups_along, tile_count
+from xlapy.spmd.tiling import Tiling, tile_count
 
 
 @dataclass(frozen=True)
@@ -50,26 +44,27 @@ class _Placed:
     """
 
     length: int
-    sent_from: list[int]
-    offsets: list[int]
-    low: list[int]
-    high: list[int]
+    sent_from: IntArray
+    offsets: IntArray
+    low: IntArray
+    high: IntArray
 
     @staticmethod
     def of(each: Round, tile_size: int) -> _Placed:
-        tiles, length = len(each.segments), each.length
-        placed = _Placed(length, [0] * tiles, [0] * tiles, [0] * tiles, [0] * tiles)
-        for target, segment, source in each.received:
-            placed.sent_from[source] = min(segment.start, tile_size - length)
-            placed.low[target] = segment.start - placed.sent_from[source]
-            placed.high[target] = placed.low[target] + segment.length
-            placed.offsets[target] = segment.position - placed.low[target]
+        tiles, length = len(each.sources), each.length
+        placed = _Placed(length, *[np.zeros(tiles, np.int64) for _ in range(4)])
+        targets = each.targets
+        sources, starts = each.sources[targets], each.starts[targets]
+        placed.sent_from[sources] = np.minimum(starts, tile_size - length)
+        placed.low[targets] = starts - placed.sent_from[sources]
+        placed.high[targets] = placed.low[targets] + each.lengths[targets]
+        placed.offsets[targets] = each.positions[targets] - placed.low[targets]
         return placed
 
     @property
     def is_full(self) -> bool:
         """Whether all tiles receive a segment and nothing else."""
-        return not any(self.low) and min(self.high) == self.length
+        return not self.low.any() and self.high.min() == self.length
 
 
 class HaloExchange:
@@ -100,7 +95,7 @@ class HaloExchange:
         rounds, is_concatenation = rounds_of_spans(own, spans)
         if not is_concatenation:
             found = self._selected([array], rounds, spans.length)
-            return found if fill is None else self.filled(found, np.asarray(spans.starts), size, fill)
+            return found if fill is None else self.filled(found, spans.starts, size, fill)
         pieces = [self._filled_piece(array, each, spans, size, fill) for each in rounds]
         return concatenate(self.write, pieces, self.dimension)
 
@@ -113,54 +108,53 @@ class HaloExchange:
     def span_of_whole(self, array: Instruction, spans: Spans, fill: Instruction | None) -> Instruction:
         """Returns the span of the device's tile from the whole array, without communication."""
         size = array.shape.dimensions[self.dimension]
-        low = max(0, -min(spans.starts))
-        high = max(0, max(spans.starts) + spans.length - size)
-        padded = self._padded(array, low, high, fill)
-        return self.slice_at(padded, [start + low for start in spans.starts], spans.length)
+        starts = spans.starts
+        low = max(0, -int(starts.min()))
+        high = max(0, int(starts.max()) + spans.length - size)
+        return self.slice_at(self._padded(array, low, high, fill), starts + low, spans.length)
 
     def _filled_piece(
         self, array: Instruction, each: Round, spans: Spans, size: int, fill: Instruction | None
     ) -> Instruction:
         """Returns the segments of a round of a span, with elements outside of the array filled."""
-        first = each.segments[0]
-        assert first is not None
-        piece = slice_dimension(self.write, array, self.dimension, first.start, first.start + first.length)
-        sources = [source for _, _, source in each.received]
-        if sources and not each.is_local:
-            piece = self._permuted(piece, each)
+        is_received = bool(len(each.targets))
+        piece = self._sent(array, each)
         if fill is None:
             return piece
-        starts = np.asarray(spans.starts) + first.position
+        starts = spans.starts + each.positions
         outside = (starts < 0) | (starts >= size)
-        if (~outside & (starts + first.length > size)).any():
+        if (~outside & (starts + each.length > size)).any():
             return self.filled(piece, starts, size, fill)
-        if not sources:
+        if not is_received:
             return self.write.broadcast(fill, piece.shape)
         is_zero_already = not each.is_local and _is_zero(fill)  # for devices that receive nothing
         if is_zero_already or not outside.any():
             return piece
         return self._select(self._per_tile(~outside), piece, fill)
 
-    def filled(self, array: Instruction, starts: np.ndarray[Any, Any], size: int, fill: Instruction) -> Instruction:
+    def _sent(self, array: Instruction, each: Round) -> Instruction:
+        """Returns the segments of a round whose segments all have the same place and length."""
+        start = int(each.starts[0])
+        piece = slice_dimension(self.write, array, self.dimension, start, start + each.length)
+        return piece if each.is_local else self._permuted(piece, each)
+
+    def filled(self, array: Instruction, starts: IntArray, size: int, fill: Instruction) -> Instruction:
         """Fills the elements outside of an array of `size` elements; `starts`: the first element of each tile."""
         low, high = np.clip(-starts, 0, None), size - starts
         return self.chosen(array, low, high, fill)
 
     # -- segments of several arrays
 
-    def assembled(self, arrays: Sequence[Instruction], segments: Sequence[Sequence[Segment]], size: int) -> Instruction:
-        """Returns the local array of `size` elements that consists of the segments of the device's tile."""
-        rounds = concatenated_rounds(segments)
-        if rounds is None:
-            return self._selected(arrays, independent_rounds(segments), size)
-        pieces: list[Instruction] = []
-        for each in rounds:
-            first = each.segments[0]
-            assert first is not None
-            limit = first.start + first.length
-            piece = slice_dimension(self.write, arrays[each.array], self.dimension, first.start, limit)
-            pieces.append(piece if each.is_local else self._permuted(piece, each))
-        return concatenate(self.write, pieces, self.dimension)
+    def assembled(
+        self, arrays: Sequence[Instruction], rounds: Sequence[Round], is_concatenation: bool, size: int
+    ) -> Instruction:
+        """Returns the local array of `size` elements that consists of the segments of the device's tile.
+
+        is_concatenation: whether it is the concatenation of the rounds.
+        """
+        if not is_concatenation:
+            return self._selected(arrays, rounds, size)
+        return concatenate(self.write, [self._sent(arrays[each.array], each) for each in rounds], self.dimension)
 
     def _selected(self, arrays: Sequence[Instruction], rounds: Sequence[Round], size: int) -> Instruction:
         """Writes the segments of each round to their places in an array of `size` elements.
@@ -168,16 +162,16 @@ class HaloExchange:
         The array has room on both sides for elements that are sent together with a segment.
         """
         placed = [_Placed.of(each, arrays[each.array].shape.dimensions[self.dimension]) for each in rounds]
-        before = max([0, *[-offset for each in placed for offset in each.offsets]])
-        after = max([0, *[offset + each.length - size for each in placed for offset in each.offsets]])
+        before = max([0, *[-int(each.offsets.min()) for each in placed]])
+        after = max([0, *[int(each.offsets.max()) + each.length - size for each in placed]])
         found = self.write.splat(0, self._resized(arrays[0], before + size + after))
         for each, one in zip(rounds, placed, strict=True):
             piece = self.slice_at(arrays[each.array], one.sent_from, one.length)
             piece = piece if each.is_local else self._permuted(piece, each)
-            offsets = [offset + before for offset in one.offsets]
+            offsets = one.offsets + before
             if not one.is_full:
                 old = self.slice_at(found, offsets, one.length)
-                piece = self.chosen(piece, np.asarray(one.low), np.asarray(one.high), old)
+                piece = self.chosen(piece, one.low, one.high, old)
             found = self.updated_at(found, piece, offsets)
         return slice_dimension(self.write, found, self.dimension, before, before + size)
 
@@ -185,11 +179,9 @@ class HaloExchange:
 
     def _permuted(self, piece: Instruction, each: Round) -> Instruction:
         """Sends segments to the tiles that need them; all others receive zeros."""
-        groups = replica_groups_along(self.tiling, self.others).groups
-        moves = [(source, target) for target, _, source in each.received]
-        pairs = sorted([(group[source], group[target]) for group in groups for source, target in moves])
+        pairs = pairs_of_tiles(self.tiling, self.others, each.sources)
         attributes = CollectivePermuteAttributes.make(
-            channel_id=next(self.resharder.channels), source_target_pairs=tuple(pairs)
+            channel_id=next(self.resharder.channels), source_target_pairs=pairs
         )
         return self.write.add(opcodes.COLLECTIVE_PERMUTE, piece, attributes=attributes)
 
@@ -199,34 +191,33 @@ class HaloExchange:
         value = self.write.scalar(0, array.shape.element_type) if fill is None else fill
         return pad_dimension(self.write.add, array, self.dimension, PaddingDimension(low, high), value)
 
-    def slice_at(self, array: Instruction, starts: Sequence[int], length: int) -> Instruction:
+    def slice_at(self, array: Instruction, starts: IntArray, length: int) -> Instruction:
         """Returns `length` elements of the local array along the dimension, from `starts[tile]` on."""
-        if len(set(starts)) == 1:
-            return slice_dimension(self.write, array, self.dimension, starts[0], starts[0] + length)
+        first = int(starts[0])
+        if (starts == first).all():
+            return slice_dimension(self.write, array, self.dimension, first, first + length)
         shape = self._resized(array, length)
         attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=shape.dimensions)
         indices = self._start_indices(array, starts)
         return self.write.add(opcodes.DYNAMIC_SLICE, array, *indices, attributes=attributes, shape=shape)
 
-    def _start_indices(self, array: Instruction, starts: Sequence[int]) -> list[Instruction]:
+    def _start_indices(self, array: Instruction, starts: IntArray) -> list[Instruction]:
         """Returns the start indices of a slice that starts at `starts[tile]` along the dimension, else at 0."""
         of_type = index_type(array.shape.dimensions[self.dimension])
         zero = self.write.scalar(0, of_type)
-        here = self._per_tile(np.asarray(starts, zero.shape.dtype))
+        here = self._per_tile(starts.astype(zero.shape.dtype))
         return [here if d == self.dimension else zero for d in range(array.shape.rank)]
 
-    def updated_at(self, array: Instruction, update: Instruction, starts: Sequence[int]) -> Instruction:
+    def updated_at(self, array: Instruction, update: Instruction, starts: IntArray) -> Instruction:
         """Returns the local array with some elements replaced, from `starts[tile]` on."""
         indices = self._start_indices(array, starts)
         return self.write.add(opcodes.DYNAMIC_UPDATE_SLICE, array, update, *indices)
 
-    def chosen(
-        self, array: Instruction, low: np.ndarray[Any, Any], high: np.ndarray[Any, Any], other: Instruction
-    ) -> Instruction:
+    def chosen(self, array: Instruction, low: IntArray, high: IntArray, other: Instruction) -> Instruction:
         """Returns an array with other elements outside of the indices from `low[tile]` up to `high[tile]`."""
         return self._select(self._is_between(array, low, high), array, other)
 
-    def _is_between(self, array: Instruction, low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> Instruction:
+    def _is_between(self, array: Instruction, low: IntArray, high: IntArray) -> Instruction:
         """Returns for each element whether its index along the dimension is from `low[tile]` up to `high[tile]`."""
         size = array.shape.dimensions[self.dimension]
         low, high = np.clip(low, 0, size), np.clip(high, 0, size)
@@ -247,7 +238,7 @@ class HaloExchange:
         return self.write.add(opcodes.SELECT, mask, array, rest)
 
     def _per_tile(self, values: np.ndarray[Any, Any]) -> Instruction:
-        return self.resharder.per_tile_constant(self.tiling, values)
+        return per_tile_value(self.resharder, self.tiling, values)
 
     def _resized(self, array: Instruction, size: int) -> Any:
         sizes: Ints = array.shape.dimensions

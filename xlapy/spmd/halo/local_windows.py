@@ -25,7 +25,7 @@ from xlapy.spmd.halo.exchange import HaloExchange, pad_dimension
 from xlapy.spmd.halo.select_and_scatter import TileOfSelection, with_local_windows
 from xlapy.spmd.halo.windows import (
     TileReads,
-    segments_of_concatenation,
+    concatenation_rounds,
     tile_reads,
     window_along,
     with_windows,
@@ -59,7 +59,7 @@ def _read(
     value = write.scalar(0, array.shape.element_type) if fill is None else fill
     after = max(0, reads.extent - dilated(reads.spans.length, reads.base_dilation))
     spread = pad_dimension(write.add, found, dimension, PaddingDimension(holes, after, holes), value)
-    return exchange.slice_at(spread, [holes - lead for lead in reads.leads], reads.extent)
+    return exchange.slice_at(spread, holes - reads.leads, reads.extent)
 
 
 def _local_reads(
@@ -179,10 +179,10 @@ def _local_concatenate(local: LocalOperation) -> Instruction:
     if tiling is None:
         return expand_concatenation(local.resharder.write, local.instruction, local.operands)
     are_whole = [sharding.tilings[dimension] is None for sharding in local.operand_shardings]
-    segments = segments_of_concatenation(local.instruction, are_whole, tile_count(tiling))
-    assert segments is not None
+    planned = concatenation_rounds(local.instruction, are_whole, tile_count(tiling))
+    assert planned is not None
     return exchange_along(local, 0, dimension, tiling).assembled(
-        local.operands, segments, local.shape.dimensions[dimension]
+        local.operands, *planned, local.shape.dimensions[dimension]
     )
 
 

@@ -23,6 +23,7 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import WindowDimension
 from xlapy.opcodes.reduction import ReduceAttributes, WindowAttributes
 from xlapy.spmd.halo.exchange import HaloExchange
+from xlapy.spmd.halo.segments import IntArray
 from xlapy.spmd.halo.windows import overlapping_windows, reads_padding, with_windows
 
 
@@ -43,7 +44,7 @@ class TileOfSelection:
         """Repeats the first and the last element of the whole array in the padding."""
         if not self.has_padding:
             return array
-        starts = np.asarray(self.reads.elements.starts)
+        starts = self.reads.elements.starts
         first = self.exchange.slice_at(array, self._edge(starts, 0), 1)
         last = self.exchange.slice_at(array, self._edge(starts, self.size - 1), 1)
         array = self.exchange.chosen(array, -starts, starts * 0 + self.reads.elements.length, self._row(array, first))
@@ -53,7 +54,7 @@ class TileOfSelection:
         """Combines what was scattered to the padding with the first and the last element of the whole array."""
         if not self.has_padding:
             return result
-        starts, length = np.asarray(self.reads.elements.starts), self.reads.elements.length
+        starts, length = self.reads.elements.starts, self.reads.elements.length
         for edge, low, high in ((0, starts * 0, -starts), (self.size - 1, self.size - starts, starts * 0 + length)):
             outside = self.exchange.chosen(result, low, high, initial)
             total = self._reduced(outside, operation, initial)
@@ -65,9 +66,9 @@ class TileOfSelection:
             result = self.exchange.updated_at(result, both, indices)
         return result
 
-    def _edge(self, starts: np.ndarray[tuple[int], np.dtype[np.int64]], index: int) -> list[int]:
+    def _edge(self, starts: IntArray, index: int) -> IntArray:
         """Returns the position of an element of the whole array in the local array of each tile that has it."""
-        return [int(each) for each in np.clip(index - starts, 0, self.reads.elements.length - 1)]
+        return np.clip(index - starts, 0, self.reads.elements.length - 1)
 
     def _row(self, array: Instruction, row: Instruction) -> Instruction:
         """Broadcasts one element along the dimension to the shape of an array."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import Window, WindowDimension, dilated
@@ -22,12 +24,13 @@ from xlapy.opcodes.movement import PadAttributes, SliceAttributes
 from xlapy.opcodes.reduction import WindowAttributes
 from xlapy.spmd.halo.concatenations import concatenation_of
 from xlapy.spmd.halo.segments import (
-    Segment,
+    IntArray,
+    Round,
     Spans,
     TiledDimension,
-    concatenation_segments,
-    elements_sent,
-    rounds_of_spans,
+    TileNumbers,
+    elements_of_spans,
+    rounds_of_concatenation,
 )
 
 
@@ -60,7 +63,7 @@ def reads_padding(window: WindowDimension, size: int) -> bool:
     return window.padding_low > 0 or last >= dilated(size, window.base_dilation)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TileReads:
     """What each tile of a result reads along a dimension, as positions of the operand with its base dilation.
 
@@ -69,28 +72,28 @@ class TileReads:
     """
 
     spans: Spans
-    leads: tuple[int, ...]
+    leads: IntArray
     extent: int
     base_dilation: int
 
     @property
     def are_aligned(self) -> bool:
         """Whether the holes are at the same positions on all tiles."""
-        return len(set(self.leads)) == 1
+        return bool((self.leads == self.leads[0]).all())
 
     def local_window(self, window: WindowDimension) -> WindowDimension:
         """Returns the window that reads the positions of a tile from a local array of its span."""
         if not self.are_aligned:
             return replace(window, padding_low=0, padding_high=0, base_dilation=1)
-        high = self.extent - self.leads[0] - dilated(self.spans.length, self.base_dilation)
-        return replace(window, padding_low=self.leads[0], padding_high=high)
+        lead = int(self.leads[0])
+        high = self.extent - lead - dilated(self.spans.length, self.base_dilation)
+        return replace(window, padding_low=lead, padding_high=high)
 
 
 def reads_of_result_tiles(window: WindowDimension, tile_size: int, tiles: int) -> TileReads:
     """Returns what the tiles of a result read that are `tile_size` positions of a window each."""
-    step = tile_size * window.stride
     extent = (tile_size - 1) * window.stride + window.dilated_size
-    return _reads([tile * step - window.padding_low for tile in range(tiles)], extent, window.base_dilation)
+    return _reads(-window.padding_low, tile_size * window.stride, tiles, extent, window.base_dilation)
 
 
 def reads_of_kernel_tiles(window: WindowDimension, tile_size: int, tiles: int, result_size: int) -> TileReads:
@@ -98,29 +101,27 @@ def reads_of_kernel_tiles(window: WindowDimension, tile_size: int, tiles: int, r
 
     With window reversal, the first tile of the kernel is at the end of the window.
     """
-    firsts = [tile * tile_size for tile in range(tiles)]
-    if window.window_reversal:
-        firsts = [window.size - tile_size - first for first in firsts]
+    first, step = (window.size - tile_size, -tile_size) if window.window_reversal else (0, tile_size)
     extent = (result_size - 1) * window.stride + dilated(tile_size, window.window_dilation)
-    positions = [first * window.window_dilation - window.padding_low for first in firsts]
-    return _reads(positions, extent, window.base_dilation)
+    position = first * window.window_dilation - window.padding_low
+    return _reads(position, step * window.window_dilation, tiles, extent, window.base_dilation)
 
 
 def reads_of_reversed_tiles(size: int, tile_size: int, tiles: int) -> TileReads:
     """Returns what the tiles of a reversed dimension of `size` elements read."""
-    return _reads([size - (tile + 1) * tile_size for tile in range(tiles)], tile_size, 1)
+    return _reads(size - tile_size, -tile_size, tiles, tile_size, 1)
 
 
-def _reads(positions: Sequence[int], extent: int, base_dilation: int) -> TileReads:
-    """Returns the elements among `extent` positions from each tile's first position on."""
-    starts = [-(-position // base_dilation) for position in positions]
-    pairs = list(zip(positions, starts, strict=True))
-    length = max(1, *[(position + extent - 1) // base_dilation - start + 1 for position, start in pairs])
-    leads = tuple([start * base_dilation - position for position, start in pairs])
-    return TileReads(Spans(tuple(starts), length), leads, extent, base_dilation)
+def _reads(first: int, step: int, tiles: int, extent: int, base_dilation: int) -> TileReads:
+    """Returns the elements among `extent` positions from position `first + step * tile` on."""
+    positions = TileNumbers(tiles, first, step).values
+    numbers = TileNumbers(tiles, first, step, base_dilation)
+    lengths = (positions + extent - 1) // base_dilation - numbers.values + 1
+    leads = numbers.values * base_dilation - positions
+    return TileReads(Spans(numbers, max(1, int(lengths.max()))), leads, extent, base_dilation)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OverlappingWindows:
     """The windows that overlap each tile of the operand, and the elements of these windows.
 
@@ -129,35 +130,22 @@ class OverlappingWindows:
 
     windows: Spans
     elements: Spans
-    offsets: tuple[int, ...]
+    offsets: IntArray
 
 
 def overlapping_windows(window: WindowDimension, tile_size: int, tiles: int) -> OverlappingWindows:
-    """Returns the windows that overlap the tiles of an operand."""
-    firsts, counts = [], []
-    for tile in range(tiles):
-        start = tile * tile_size + window.padding_low
-        firsts.append(-(-(start - window.size + 1) // window.stride))
-        counts.append((start + tile_size - 1) // window.stride - firsts[-1] + 1)
-    count = max(1, *counts)
-    starts = [first * window.stride - window.padding_low for first in firsts]
-    ends = [start + (count - 1) * window.stride + window.size for start in starts]
-    low = min([0, *[tile * tile_size - start for tile, start in enumerate(starts)]])
-    high = max([0, *[(tile + 1) * tile_size - end for tile, end in enumerate(ends)]])
-    return _widened(firsts, starts, count, window, tile_size, low, high)
-
-
-def _widened(
-    firsts: list[int], starts: list[int], count: int, window: WindowDimension, tile_size: int, low: int, high: int
-) -> OverlappingWindows:
-    """Takes more windows on either side until their elements cover the tiles, which windows with gaps may not."""
-    before, after = -(low // window.stride), -(-high // window.stride)
-    firsts = [first - before for first in firsts]
-    starts = [start - before * window.stride for start in starts]
-    count += before + after
-    length = (count - 1) * window.stride + window.size
-    offsets = tuple([tile * tile_size - start for tile, start in enumerate(starts)])
-    return OverlappingWindows(Spans(tuple(firsts), count), Spans(tuple(starts), length), offsets)
+    """Returns the windows that overlap the tiles of an operand, and more where windows with gaps do not cover them."""
+    size, stride, padding = window.size, window.stride, window.padding_low
+    firsts = TileNumbers(tiles, padding - size + 1, tile_size, stride)
+    last = (np.arange(tiles) * tile_size + padding + tile_size - 1) // stride
+    count = max(1, int((last - firsts.values).max()) + 1)
+    offsets = np.arange(tiles) * tile_size - (firsts.values * stride - padding)
+    before = max(0, -(int(offsets.min()) // stride))
+    after = max(0, -(-int((offsets + tile_size - (count - 1) * stride - size).max()) // stride))
+    firsts, count = firsts.plus(-before), count + before + after
+    starts = replace(firsts, scale=stride, offset=firsts.offset * stride - padding)
+    elements = Spans(starts, (count - 1) * stride + size)
+    return OverlappingWindows(Spans(firsts, count), elements, offsets + before * stride)
 
 
 def tile_reads(
@@ -175,7 +163,7 @@ def tile_reads(
     assert window is not None
     if instruction.op is opcodes.SELECT_AND_SCATTER:
         reads = overlapping_windows(window, -(-size // tiles), tiles)
-        return TileReads(reads.elements, (0,) * tiles, reads.elements.length, 1)
+        return TileReads(reads.elements, np.zeros(tiles, np.int64), reads.elements.length, 1)
     if result_dimension is not None:
         return reads_of_result_tiles(window, -(-shape.dimensions[result_dimension] // tiles), tiles)
     assert kernel_dimension is not None
@@ -186,12 +174,13 @@ def tile_reads(
     return reads_of_kernel_tiles(window, -(-kernel_size // tiles), tiles, result_size)
 
 
-def segments_of_concatenation(
+def concatenation_rounds(
     instruction: Instruction, are_whole: Sequence[bool], tiles: int
-) -> list[list[Segment]] | None:
-    """Returns the segments of the tiles of a concatenation along its dimension; None if it is not a concatenation.
+) -> tuple[tuple[Round, ...], bool] | None:
+    """Returns the rounds of a concatenation along its dimension, and whether their concatenation is the tile.
 
-    are_whole: whether each operand is whole on every device, rather than cut into `tiles` tiles.
+    None if the instruction is not a concatenation. are_whole: whether each operand is whole on every device, rather
+    than cut into `tiles` tiles.
     """
     found = concatenation_of(instruction)
     if found is None:
@@ -202,7 +191,8 @@ def segments_of_concatenation(
         TiledDimension(size, size, 1) if whole else TiledDimension(size, -(-size // tiles), tiles)
         for size, whole in zip(sizes, are_whole, strict=True)
     ]
-    return concatenation_segments(ranges, arrays, -(-instruction.shape.dimensions[dimension] // tiles), tiles)
+    tile_size = -(-instruction.shape.dimensions[dimension] // tiles)
+    return rounds_of_concatenation(tuple(ranges), tuple(arrays), tile_size, tiles)
 
 
 def elements_exchanged(
@@ -214,9 +204,9 @@ def elements_exchanged(
     operands, results: the dimensions that are cut into `tiles` tiles, of each operand and result; see `tile_reads`.
     are_whole: whether each operand is whole on every device.
     """
-    segments = segments_of_concatenation(instruction, are_whole, tiles)
-    if segments is not None:
-        return elements_sent(segments)
+    concatenated = concatenation_rounds(instruction, are_whole, tiles)
+    if concatenated is not None:
+        return sum(each.elements_sent for each in concatenated[0])
     if are_whole[0]:
         return 0
     dimension = operands[0]
@@ -224,5 +214,4 @@ def elements_exchanged(
     kernel_dimension = operands[1] if len(operands) > 1 else None
     size = instruction.operands[0].shape.dimensions[dimension]
     reads = tile_reads(instruction, dimension, kernel_dimension, results[0], tiles)
-    rounds, _ = rounds_of_spans(TiledDimension(size, -(-size // tiles), tiles), reads.spans)
-    return sum(each.elements_sent for each in rounds)
+    return elements_of_spans(TiledDimension(size, -(-size // tiles), tiles), reads.spans)
