@@ -145,6 +145,51 @@ def test_two_reduce_scatters_become_one() -> None:
     check(text, "reduce-scatter", (8, 4), (4,))
 
 
+SHIFT, BACK = (f"source_target_pairs={{{pairs}}}" for pairs in ("{0,1},{1,2},{2,3}", "{1,0},{2,1},{3,2}"))
+
+
+def test_independent_permutes_of_equal_pairs_are_combined() -> None:
+    """The types differ, the third one has other pairs, the fourth one depends on the first, the fifth is the first."""
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[2,8] parameter(0)
+        y = f32[3] parameter(1)
+        n = s8[3] convert(y)
+        a = f32[2,8] collective-permute(x), channel_id=1, {SHIFT}
+        b = s8[3] collective-permute(n), channel_id=2, {SHIFT}
+        c = f32[3] collective-permute(y), channel_id=3, {BACK}
+        d = f32[2,8] collective-permute(a), channel_id=4, {SHIFT}
+        f = f32[2,8] collective-permute(x), channel_id=5, {SHIFT}
+        g = f32[2,8] subtract(d, f)
+        h = f32[3] convert(b)
+        ROOT r = (f32[3], f32[3], f32[2,8]) tuple(h, c, g) }}"""
+    module = check(text, "collective-permute collective-permute collective-permute", (2, 8), (3,))
+    assert sorted(len(i.operands) for i in module.instructions() if i.op.name == "collective-permute") == [1, 1, 2]
+
+
+def test_equal_sums_are_computed_once() -> None:
+    text = f"""HloModule m
+      {SUM}ENTRY e {{ x = f32[8] parameter(0)
+        a = f32[8] all-reduce(x), {ALL}, to_apply=sum
+        b = f32[8] all-reduce(x), {ALL.replace("=1,", "=2,")}, to_apply=sum
+        ROOT r = (f32[8], f32[8]) tuple(a, b) }}"""
+    module = check(text, "all-reduce", (8,))
+    assert len(next(i for i in module.instructions() if i.op.name == "all-reduce").operands) == 1
+
+
+def test_windows_of_the_same_array_share_its_halo() -> None:
+    """Two windows of three rows need the same two rows of the neighbors, which travel once."""
+    rows = "{devices=[4,1]<=[4]}"
+    text = f"""HloModule m
+      {SUM}ENTRY e {{ x = f32[16,8] parameter(0), sharding={rows}
+        z = f32[] constant(0)
+        a = f32[16,8] reduce-window(x, z), window={{size=3x1 pad=1_1x0_0}}, to_apply=sum, sharding={rows}
+        b = f32[8,8] reduce-window(x, z), window={{size=3x1 stride=2x1 pad=1_0x0_0}}, to_apply=sum, sharding={rows}
+        ROOT r = (f32[16,8], f32[8,8]) tuple(a, b), sharding={{{rows}, {rows}}} }}"""
+    module = xla.parse_hlo(text)
+    partition(module, DEVICES)
+    assert collectives(module) == ["collective-permute"] * 2
+
+
 def test_combined_collectives_are_bounded() -> None:
     """Of three all-gathers of a third of the limit and a little more, two are combined."""
     elements = MAX_COMBINED_BYTES[xla.parse_hlo(_gathers(1, 4)).entry_computation.root_instruction.operands[0].op] // 12

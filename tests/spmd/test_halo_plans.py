@@ -156,6 +156,7 @@ VALUES = {
     "table": [5, 0, 5, 1, 2, 3, 9, 9],
     "equal": [6] * 8,
     "out of range": [2**31 - 1, 0, -(2**31), -(2**31), 0, 0, 0, 0],
+    "line out of range": [0, 0, 0, -2_000_000_000, -2_000_000_000, -2_000_000_000, -2_000_000_000, -2_000_000_000],
     "mask from": [False] * 3 + [True] * 5,
     "mask to": [True] * 7 + [False],
     "mask between": [False] + [True] * 6 + [False],

@@ -20,6 +20,7 @@ from xlapy.hlo.module import Alias, Module, ModuleConfig
 from xlapy.passes.algebra import general, movement
 from xlapy.passes.control_flow.inline_calls import InlineCalls
 from xlapy.passes.expand.expand import Expand
+from xlapy.passes.merge_common_subexpressions import MergeCommonSubexpressions
 from xlapy.passes.remove_dead_code import RemoveDeadCode
 from xlapy.passes.rewrite import editable_computations, remove_uncalled_computations
 from xlapy.passes.simplify import simplify_computation
@@ -86,6 +87,7 @@ def partition(
     remove_uncalled_computations([computation for computation in before if not computation.callers])
     module.config = _partitioned_config(module.config, module.entry)
     RemoveDeadCode().run(module)
+    MergeCommonSubexpressions().run(module)  # so that collectives of equal operands have the same
     min_bytes = windowed_dot_min_bytes
     if min_bytes is None:
         min_bytes = int(flags.get("windowed_dot_min_size")) << 20

@@ -1,7 +1,8 @@
 """Combines independent collectives of one kind into one with several operands.
 
-Devices then synchronize once instead of several times. XLA's counterparts are AllReduceCombiner, AllGatherCombiner and
-ReduceScatterCombiner.
+Devices then synchronize once instead of several times. XLA's counterparts are AllReduceCombiner, AllGatherCombiner,
+ReduceScatterCombiner and CollectivePermuteCombiner. Collectives of the same operands are not combined, but one of them
+takes the place of all: those of a halo that two windows read, for example.
 
 Responsible for which collectives are combined. Does not depend on what wrote them.
 """
@@ -27,6 +28,7 @@ MAX_COMBINED_BYTES: Final[dict[OpDef, int]] = {
     opcodes.ALL_REDUCE: 32 << 20,
     opcodes.ALL_GATHER: 4 << 20,
     opcodes.REDUCE_SCATTER: 4 << 20,
+    opcodes.COLLECTIVE_PERMUTE: 4 << 20,
 }
 """The largest sum of the sizes of the operands or results, whichever are larger, of a combined collective. Larger
 arrays gain nothing from being combined, and stay in memory for longer. The limit is lower where one side is larger than
@@ -47,8 +49,21 @@ def combine_collectives(computation: Computation) -> None:
         if key is not None:
             combinable[above, key].append(instruction)
     for instructions in combinable.values():
-        for batch in _batches(instructions):
+        for batch in _batches(_different(instructions)):
             _combine(batch)
+
+
+def _different(instructions: Sequence[Instruction]) -> list[Instruction]:
+    """Replaces collectives of the same operands by the first of them; returns those that are left."""
+    found: dict[tuple[Instruction, ...], Instruction] = {}
+    for instruction in instructions:
+        first = found.setdefault(instruction.operands, instruction)
+        if first is not instruction:
+            called = instruction.computations
+            edit.replace_uses(instruction, first)
+            edit.remove(instruction)
+            remove_uncalled_computations(called)
+    return list(found.values())
 
 
 def _combine_key(instruction: Instruction) -> Hashable:
@@ -56,6 +71,8 @@ def _combine_key(instruction: Instruction) -> Hashable:
     op, shape = instruction.op, instruction.shape
     if op not in MAX_COMBINED_BYTES or shape.is_tuple or instruction.has_control_edges:
         return None
+    if op is opcodes.COLLECTIVE_PERMUTE:  # one with slices has four operands
+        return None if len(instruction.operands) > 1 else (op, instruction.attributes.replace(channel_id=None))
     reducer = reducer_op(instruction) if instruction.computations else None
     if instruction.computations and reducer is None:
         return None
