@@ -18,6 +18,7 @@ from typing import Final
 
 from xlapy.base.error_codes.execution import processes as codes
 from xlapy.base.errors import ExecutionError, InvalidArgumentError
+from xlapy.runtime.collectives.error_reports import show_uncaught_errors_once
 from xlapy.runtime.collectives.process_group import KeyValueStore, current_process_group, set_process_group
 
 __all__ = ["initialize", "is_initialized", "process_count", "process_index", "shutdown"]
@@ -43,7 +44,7 @@ def initialize(
     process 0 publishes its address in place of `coordinator_address`.
 
     If something is wrong with the processes as a whole, process 0 raises `ExecutionError`, and the others exit with
-    code 1.
+    code 1. Afterwards, an uncaught exception that ends several processes is printed by the first of them only.
     """
     _check_arguments(num_processes, process_id, timeout)
     group = current_process_group()
@@ -75,6 +76,7 @@ def initialize(
             "coordinator_address, num_processes and process_id",
         )
     set_process_group(start.start_group(library))
+    show_uncaught_errors_once()
     atexit.register(_end)
 
 
@@ -99,11 +101,11 @@ def shutdown() -> None:
     if group is None or group.is_forked:
         return
     set_process_group(None)
-    _ended.append(group.close())
+    _ended.append((group.process_index, group.close()))
 
 
-_ended: Final[list[bool]] = []
-"""Not empty once this process has left the process group: whether all other processes have left it, too."""
+_ended: Final[list[tuple[int, bool]]] = []
+"""Not empty once this process has left the process group: its index, and whether all others have left it, too."""
 
 
 def _end() -> None:
@@ -114,7 +116,7 @@ def _end() -> None:
     shutdown()
     from xlapy.runtime.collectives.mpi import start
 
-    start.finalize(_ended[0])
+    start.finalize(*_ended[0])
 
 
 def is_initialized() -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 import click
@@ -93,17 +93,33 @@ def invoke(arguments: Sequence[str]) -> int:
         error.show()
         return error.exit_code
     except (XlaError, OSError) as error:
-        return _fail(_message(error))
+        return _fail(_message(error), error)
     except MemoryError as error:
         what = f"out of memory: {error}" if str(error) else "out of memory"
-        return _fail(f"{what} [{OUT_OF_MEMORY}]")
+        return _fail(f"{what} [{OUT_OF_MEMORY}]", error)
     except Exception as error:  # an internal error: save what is needed to reproduce it
-        return _fail_internally(arguments, error, standard_input)
+        caught = error
+        _show_once(error, lambda: _fail_internally(arguments, caught, standard_input))
+        return 1
 
 
-def _fail(message: str) -> int:
-    click.echo(f"xlapy: {message}", err=True)
+def _fail(message: str, error: BaseException | None = None) -> int:
+    """Prints a message; that of an error, once if several processes have the error. Returns the exit code."""
+
+    def show() -> None:
+        click.echo(f"xlapy: {message}", err=True)
+
+    if error is None:
+        show()
+    else:
+        _show_once(error, show)
     return 1
+
+
+def _show_once(error: BaseException, show: Callable[[], object]) -> None:
+    from xlapy.runtime.collectives.error_reports import show_once
+
+    show_once(error, show)
 
 
 def _message(error: Exception) -> str:

@@ -59,9 +59,12 @@ class Placement(Protocol):
     def connect(self, connection: Any) -> None:
         """Connects the program, before its first launch."""
 
-    def missing_devices(self, thunk: HostThunk, device: int, missing: Sequence[int], address: int) -> tuple[int, ...]:
-        """Returns the devices for which a device waits in a thunk. missing: those that have not arrived in the shared
-        memory at `address`."""
+    def missing_devices(
+        self, thunk: HostThunk, device: int, missing: Sequence[int] | None, address: int
+    ) -> tuple[int, ...] | None:
+        """Returns the devices for which a device waits in a thunk, or has waited when the processes failed; None if it
+        does not wait. missing: those that have not arrived in the shared memory at `address`; None if the wait has
+        ended there."""
         ...
 
 

@@ -38,6 +38,14 @@ class ExchangeKey:
     step: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorReport:
+    """What a process tells of an error that ends it. key: equal for equal errors. is_shown: whether it is shown."""
+
+    key: int
+    is_shown: bool
+
+
 class Clique(Protocol):
     """Processes that execute launches together. A clique that has failed stays so."""
 
@@ -155,6 +163,24 @@ class Transport(Protocol):
 
     def check_process(self) -> None:
         """Raises `ExecutionError` in the child of a fork, which cannot use the transport."""
+        ...
+
+    def report_error(self, key: int, *, is_shown: bool) -> None:
+        """Tells the other processes that an error ends this one, and whether it is shown. key: 1 to 2^62 - 1, equal
+        for equal errors."""
+        ...
+
+    def reported_error(self, process: int) -> ErrorReport | None:
+        """Returns what a process has told by `report_error`, or None."""
+        ...
+
+    def is_present(self, process: int) -> bool:
+        """Whether a process has neither left the process group nor ended."""
+        ...
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a clique of this process has failed."""
         ...
 
     def shutdown(self) -> bool:

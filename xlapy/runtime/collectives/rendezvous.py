@@ -23,6 +23,12 @@ from xlapy.base.errors import ExecutionError, UnsupportedError, XlaError, messag
 from xlapy.hlo.instruction import Instruction
 from xlapy.runtime.collectives.remote_processes import RemoteLaunch
 
+_POLLS = 20
+"""How often a failed launch looks at what its devices wait for."""
+
+_MAX_LISTED_DEVICES = 8
+"""The number of devices that errors list; of more, they give the number."""
+
 MessageSlot = tuple[Hashable, int]
 """A key, and how many times the key was used before."""
 
@@ -282,8 +288,9 @@ class LaunchRendezvous:
         by device. `ExecutionError` if the run has ended.
         """
         with self._lock:
-            if self._remote is not None and self._remote.failure is not None:
-                self._fail(self._remote.failure)
+            failure = None if self._remote is None else self._remote.failure
+            if failure is not None:
+                self._fail(self._located(failure, poll))
                 raise ExecutionError(codes.CANCELED, "canceled")
             waits = poll()
             for waiter, wait in waits.items():
@@ -300,6 +307,19 @@ class LaunchRendezvous:
                 self._waits[waiter] = None
             if self.canceled.is_set():
                 raise ExecutionError(codes.CANCELED, "canceled")
+
+    def _located(self, failure: XlaError, poll: Callable[[], Mapping[int, ExternalWait]]) -> XlaError:
+        """Adds to a failure of the processes what a device has waited for: the first that waits for another process, or
+        else the first that waits."""
+        waits: Mapping[int, ExternalWait] = {}
+        for _ in range(_POLLS):  # while other devices move on, there is nothing to read
+            waits = waits or poll()
+        if not waits:
+            return failure
+        device = min(waits, key=lambda one: (self._local.issuperset(waits[one].missing), one))
+        wait = waits[device]
+        self._waits[device] = _Wait(wait.what, _constant(wait.missing), wait.any_of)
+        return ExecutionError(failure.code, f"{failure.message}; {self._describe_waits([device])}")
 
     def _too_long(self, device: int, wait: ExternalWait) -> bool:
         known = self._wait_starts.get(device)
@@ -358,7 +378,8 @@ class LaunchRendezvous:
                 if wait.any_of
                 else self._joined_names(needed)
             )
-            parts.append(f"{wait.what} on {self._names[device]} waits for {awaits}")
+            waits = f"waits for {awaits}" if awaits else "waits"
+            parts.append(f"{wait.what} on {self._names[device]} {waits}")
         parts += [f"{self._names[d]} {self._describe_state(d)}" for d in sorted((awaited & self._local) - set(devices))]
         return "; ".join(parts)
 
@@ -373,7 +394,9 @@ class LaunchRendezvous:
         return f"waits in {wait.what}"
 
     def _joined_names(self, devices: Sequence[int], conjunction: str = "and") -> str:
-        names = [self._names[d] for d in devices]
+        names = [self._names[d] for d in devices[:_MAX_LISTED_DEVICES]]
+        if len(devices) > _MAX_LISTED_DEVICES:
+            names[-1] = f"{len(devices) - len(names) + 1} more"
         return f" {conjunction} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
     # -- starting and finishing

@@ -67,16 +67,22 @@ class Watchdog:
         for device, state in enumerate(launch.device_states):
             if state == FINISHED:
                 rendezvous.finish(device)
-        waits = {device: external_wait(wait) for device, wait in waiting_devices(launch.program, launch.shared).items()}
+        waits = _waits_of(launch)
         try:
-            if not waits and launch.remote is not None:
-                rendezvous.check_external_waits(-1, dict)  # the other processes may have failed
+            if not waits and launch.remote is not None:  # the other processes may have failed
+                rendezvous.check_external_waits(-1, functools.partial(_waits_of, launch))
             for device, wait in waits.items():
                 # A device that has not started this launch still executes earlier ones: it is busy, not missing.
                 is_due = all(launch.device_states[missing] != NOT_STARTED for missing in wait.missing)
                 rendezvous.check_external_waits(device if is_due else -1, functools.partial(dict, waits))
         except ExecutionError as error:
             launch.fail(rendezvous.failure or error)
+
+
+def _waits_of(launch: ActiveLaunch) -> dict[int, ExternalWait]:
+    """What each waiting device of a launch waits for."""
+    waits = waiting_devices(launch.program, launch.shared)
+    return {device: external_wait(wait) for device, wait in waits.items()}
 
 
 def external_wait(wait: Wait) -> ExternalWait:

@@ -29,6 +29,7 @@ _SIGNATURES: Final[Mapping[NativeFunction[Any, Any], tuple[Any, ...]]] = {
     queues.notify: (None, _POINTER),
     queues.sent_count: (_COUNT, _POINTER),
     queues.await_message: (ctypes.c_bool, _POINTER, _COUNT, _WORD),
+    process_rendezvous.has_exchange_failed: (ctypes.c_bool, _POINTER, _WORD),
     process_rendezvous.is_exchange_pending: (ctypes.c_bool, _POINTER, _WORD),
     waits.cancel_waits: (None, _POINTER, _POINTER, _WORD),
     waits.read_wait: (None, _POINTER, _WORD, _POINTER),

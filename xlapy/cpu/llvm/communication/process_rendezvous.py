@@ -20,6 +20,7 @@ from xlapy.cpu.llvm.communication.waits import (
     Sleepers,
     await_change,
     host_callback,
+    wait_record,
 )
 from xlapy.cpu.program.communication.exchange_records import (
     ExchangeRequest,
@@ -36,7 +37,7 @@ from xlapy.cpu.program.shared_records import (
     TRANSFER_BYTES,
 )
 from xlapy.native.function import Function, native
-from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, SEQ_CST
+from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, RELEASE, SEQ_CST
 from xlapy.native.llvm import function_text
 from xlapy.native.records import Final, Owned, Record, Trailing
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
@@ -171,7 +172,7 @@ def rendezvous_over_processes(
     with f.when((is_over != 0) | (group.transfer_count == 0)):
         f.ret(is_over)
     with f.when(request_of(slot).status.load(ACQUIRE) == int(ExchangeStatus.FAILED)):
-        await_cancellation(f, table, shared, number)
+        await_cancellation(f, table, shared, device, number, completed.to(Word))
         f.ret(1)
     return f.constant(Int32, 0)
 
@@ -256,14 +257,21 @@ def fill_transfer(
 
 
 @native
-def await_cancellation(f: Function, table: Address, shared: CancellationWord, number: Word) -> None:
-    """Calls the host until the run is canceled, or the host has failed it."""
+def await_cancellation(
+    f: Function, table: Address, shared: CancellationWord, device: Word, number: Word, aim: Word
+) -> None:
+    """Calls the host until the run is canceled, or the host has failed it. The wait record says meanwhile what the
+    device has waited for: the error names it."""
+    record = wait_record(shared, device)
+    record.aim.store(aim, RELAXED)
+    record.thunk.store(number + 1, RELEASE)
     with f.loop() as loop:
         with f.when(shared.is_canceled.load(RELAXED) != 0):
             loop.leave()
         with f.when(host_callback(f, table, number) != 0):
             loop.leave()
         shared.is_canceled.wait(0, CANCELLATION_SLICE)
+    record.thunk.store(0, SEQ_CST)
 
 
 def process_rendezvous_text() -> str:
@@ -279,6 +287,15 @@ def cancellation_text() -> str:
 
 
 # --- the host
+
+
+@native
+def has_exchange_failed(f: Function, shared: CancellationWord, slot_offset: Word) -> Bool:
+    """Whether the last request of a group in this launch has failed."""
+    slot = shared.offset(slot_offset).cast(ExchangeSlot)
+    with f.when(slot.launch != launch_number(shared).number):
+        f.ret(False)
+    return request_of(slot).status.load(ACQUIRE) == int(ExchangeStatus.FAILED)
 
 
 @native

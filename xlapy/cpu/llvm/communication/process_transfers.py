@@ -335,7 +335,7 @@ def receive_over_processes(
         with f.when(await_change(f, table, shared, device, number, word, unset, wanted.to(Word), sleepers, slice) != 0):
             f.ret(None)
     with f.when(remote_request(message).status.load(ACQUIRE) == int(ExchangeStatus.FAILED)):
-        await_cancellation(f, table, shared, number)
+        await_cancellation(f, table, shared, device, number, wanted.to(Word))
         f.ret(None)
     return message.data.cast(Message).maybe()
 

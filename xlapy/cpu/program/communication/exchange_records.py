@@ -42,6 +42,9 @@ class ProgramIdentity(Record):
 PROGRAM_NAME_BYTES = 48
 """The size of `ProgramIdentity.name`. Longer names are cut off."""
 
+PROGRAM_IDENTITY_BYTES = ProgramIdentity.byte_size() + PROGRAM_NAME_BYTES
+"""The size of a `ProgramIdentity` with its name."""
+
 
 class Transfer(Record):
     """Data that goes to another process or comes from it: `count` blocks of `block_bytes`, which begin every

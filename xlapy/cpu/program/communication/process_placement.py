@@ -15,6 +15,7 @@ from xlapy.analysis.aliasing import array_leaves
 from xlapy.base.concurrency.process_topology import ProcessTopology
 from xlapy.base.error_codes.execution import running as codes
 from xlapy.base.errors import UnsupportedError
+from xlapy.cpu.llvm.communication.host_functions import host_functions
 from xlapy.cpu.llvm.communication.process_rendezvous import (
     REQUEST_OFFSET,
     AddressPlan,
@@ -99,17 +100,33 @@ class ProcessPlacement:
         for name in ("transport", "clique", "program", "post_exchange", "begin_launch", "fail_clique"):
             self._table[ProcessTable.offsets()[name] // _WORD] = getattr(connection, name)
 
-    def missing_devices(self, thunk: HostThunk, device: int, missing: Sequence[int], address: int) -> tuple[int, ...]:
-        """Returns the devices for which a device waits in a thunk.
+    def missing_devices(
+        self, thunk: HostThunk, device: int, missing: Sequence[int] | None, address: int
+    ) -> tuple[int, ...] | None:
+        """Returns the devices for which a device waits in a thunk, or has waited when the processes failed; None if it
+        does not wait.
 
-        missing: those that have not arrived in the shared memory at `address`, where remote devices never do.
+        missing: those that have not arrived in the shared memory at `address`, where remote devices never do; None if
+        the wait has ended there.
         """
         group = self._groups.get((thunk.number, device))
         if group is None:
-            return tuple(missing)
+            return None if missing is None else tuple(missing)
+        if missing is None:
+            return self._abandoned_devices(group, address)
         local = tuple(one for one in missing if self.topology.is_local(one))
         if local or not group.transfers:
             return local
+        return self._awaited_devices(group, address)
+
+    def _abandoned_devices(self, group: GroupPlan, address: int) -> tuple[int, ...] | None:
+        """The devices for which a group has waited if its exchange in this launch has failed, or else None."""
+        if not group.transfers or not host_functions().has_exchange_failed(address, group.slot_offset):
+            return None
+        return self._awaited_devices(group, address) or group.remote_members
+
+    def _awaited_devices(self, group: GroupPlan, address: int) -> tuple[int, ...]:
+        """The devices of the processes that the request of a group waits for, or has waited for."""
         awaited: Sequence[int] = self.topology.remote_processes(group.members)
         if self.connection is not None:
             awaited = self.connection.missing_processes(address + group.slot_offset + REQUEST_OFFSET)

@@ -98,7 +98,8 @@ def _snapshot(program: NativeProgram, shared: SharedMemory) -> dict[int, Wait]:
 
 
 def _read_wait(program: NativeProgram, shared: SharedMemory, device: int) -> Wait | None:
-    """Returns what a device waits for; None if it does not wait, or what it waits for has happened already."""
+    """Returns what a device waits for, or has waited for when its exchange failed; None if it does not wait, or what it
+    waits for has happened already."""
     number, goal, count = _read_record(shared, device)
     if not number:
         return None
@@ -106,7 +107,7 @@ def _read_wait(program: NativeProgram, shared: SharedMemory, device: int) -> Wai
         return Wait(program.host_calling_thunks[number - 1 - HOST_WAIT_OFFSET], (), count)
     thunk = program.host_calling_thunks[number - 1]
     missing = thunk.missing_devices(functools.partial(_read_word, shared), device, goal)
-    if missing is not None and program.placement is not None:
+    if program.placement is not None:
         missing = program.placement.missing_devices(thunk, device, missing, shared.ctypes.data)
     return None if missing is None else Wait(thunk, missing, count)
 

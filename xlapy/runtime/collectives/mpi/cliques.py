@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.error_codes.execution import processes as codes
 from xlapy.base.errors import ExecutionError, XlaError
-from xlapy.cpu.program.communication.exchange_records import PROGRAM_NAME_BYTES, ProgramIdentity
+from xlapy.cpu.program.communication.exchange_records import PROGRAM_IDENTITY_BYTES, PROGRAM_NAME_BYTES
 from xlapy.runtime.collectives.device_names import processes_text
 from xlapy.runtime.collectives.mpi.records import (
     FAILURE_TEXT_BYTES,
@@ -125,15 +125,19 @@ class MpiClique:
         name = self._message.raw[begin : begin + PROGRAM_NAME_BYTES].rstrip(b"\0").decode("utf-8", "replace")
         return f"{name} ({self.message_word('fingerprint') & (1 << 64) - 1:016x})"
 
+    @property
+    def source_program(self) -> str:
+        """The name of the program of a process that has failed the clique because another executes another program."""
+        begin = Message.byte_size()
+        return _program_name(self._message.raw[begin : begin + PROGRAM_IDENTITY_BYTES])
+
     def own_program(self, launch: int) -> str:
         """The name of the program that this process executes as a launch."""
         begin = (launch % LAUNCH_RING) * LaunchProgram.byte_size()
         address = _WORD.from_buffer(self._programs, begin + LaunchProgram.offsets()["program"]).value
         if not address:
             return "no program"
-        data = ctypes.string_at(address, ProgramIdentity.byte_size() + PROGRAM_NAME_BYTES)
-        name = data[8:].rstrip(b"\0").decode("utf-8", "replace")
-        return f"{name} ({int.from_bytes(data[:8], 'little'):016x})"
+        return _program_name(ctypes.string_at(address, PROGRAM_IDENTITY_BYTES))
 
     @property
     def process_index(self) -> int:
@@ -151,6 +155,12 @@ class MpiClique:
         return " ".join(line.strip() for line in text.splitlines()[-2:])
 
 
+def _program_name(identity: bytes) -> str:
+    """The name and the fingerprint in the bytes of a `ProgramIdentity`."""
+    name = identity[8:].rstrip(b"\0").decode("utf-8", "replace")
+    return f"{name} ({int.from_bytes(identity[:8], 'little'):016x})"
+
+
 _Description = tuple[ErrorCode, str]
 
 
@@ -161,6 +171,12 @@ def _local(clique: MpiClique) -> _Description:
 def _remote(clique: MpiClique) -> _Description:
     source, reason = clique.message_word("source"), FailureReason(clique.message_word("data_tag"))
     culprit = clique.message_word("exchange")
+    if reason == FailureReason.PROGRAM:
+        launch, programs = clique.message_word("launch"), (clique.message_program, clique.source_program)
+        return _different_programs(clique, launch, (culprit, source), programs)
+    if reason == FailureReason.SIZE:
+        sizes = f"sends data of another size than {clique.name_of(source)} expects"
+        return codes.DIFFERENT_SIZES, f"launch {clique.message_word('launch')}: {clique.name_of(culprit)} {sizes}"
     if reason == FailureReason.LEFT:
         return _left_by(clique, culprit)
     if reason == FailureReason.LOST or (reason == FailureReason.MPI and clique.is_lost(culprit)):
@@ -168,12 +184,8 @@ def _remote(clique: MpiClique) -> _Description:
     if reason == FailureReason.MPI:
         text = f"{clique.name_of(source)} has failed: a call of MPI for {clique.name_of(culprit)} has failed there"
         return codes.MPI_CALL, text
-    why = {
-        FailureReason.PROGRAM: ": it has received data of another program than it executes",
-        FailureReason.SIZE: ": it has received data of another size than it expects",
-        FailureReason.MEMORY: ": it has no memory left",
-    }.get(reason, f": {clique.message_text}" if clique.message_text else "")
-    return codes.PROCESS_FAILED, f"{clique.name_of(source)} has failed{why}"
+    why = "it has no memory left" if reason == FailureReason.MEMORY else clique.message_text
+    return codes.PROCESS_FAILED, f"{clique.name_of(source)} has failed" + (f": {why}" if why else "")
 
 
 def _left(clique: MpiClique) -> _Description:
@@ -194,10 +206,15 @@ def _lost_of(clique: MpiClique, process: int) -> _Description:
 
 def _program(clique: MpiClique) -> _Description:
     launch = clique.message_word("launch")
-    return codes.DIFFERENT_PROGRAMS, (
-        f"launch {launch}: {clique.name_of(clique.message_word('source'))} executes {clique.message_program}, "
-        f"{clique.name_of(clique.process_index)} executes {clique.own_program(launch)}"
-    )
+    processes = clique.message_word("source"), clique.process_index
+    return _different_programs(clique, launch, processes, (clique.message_program, clique.own_program(launch)))
+
+
+def _different_programs(
+    clique: MpiClique, launch: int, processes: tuple[int, int], programs: tuple[str, str]
+) -> _Description:
+    described = [f"{clique.name_of(one)} executes {program}" for one, program in zip(processes, programs, strict=True)]
+    return codes.DIFFERENT_PROGRAMS, f"launch {launch}: {', '.join(described)}"
 
 
 def _size(clique: MpiClique) -> _Description:

@@ -48,6 +48,7 @@ class Coordinator:
         self.changed = threading.Condition()
         self.connected = 0
         self.finished = 0
+        self.is_lost = False
         self._arrived = 0
         self._barriers = 0
 
@@ -94,8 +95,8 @@ class Coordinator:
 
     # -- PMI-1
 
-    def barrier(self) -> None:
-        """Waits until all MPI libraries have come."""
+    def barrier(self) -> bool:
+        """Waits until all MPI libraries have come; returns whether they have, and none was lost."""
         with self.changed:
             number = self._barriers
             self._arrived += 1
@@ -103,8 +104,15 @@ class Coordinator:
                 self._arrived = 0
                 self._barriers += 1
                 self.changed.notify_all()
-            while self._barriers == number:
+            while self._barriers == number and not self.is_lost:
                 self.changed.wait()
+            return self._barriers != number
+
+    def lose(self) -> None:
+        """Ends the barriers, because a process has ended before its MPI library was finalized."""
+        with self.changed:
+            self.is_lost = True
+            self.changed.notify_all()
 
 
 def _error(kind: str, message: str) -> dict[str, str]:
@@ -132,6 +140,8 @@ def serve(connection: socket.socket, state: Coordinator) -> None:
         try:
             while line and _answer_pmi(line.rstrip("\n"), state, answer):
                 line = stream.readline().decode()
+            if not line:
+                state.lose()
         finally:
             with state.changed:
                 state.finished += 1
@@ -168,8 +178,8 @@ def _answer_pmi(line: str, state: Coordinator, answer: Callable[[str], None]) ->
         case "get":
             answer("cmd=get_result rc=-1 msg=unknown value=unknown")
         case "barrier_in":
-            state.barrier()
-            answer("cmd=barrier_out rc=0")
+            is_complete = state.barrier()
+            answer(f"cmd=barrier_out rc={0 if is_complete else -1}")
         case "finalize":
             answer("cmd=finalize_ack rc=0")
             return False

@@ -9,7 +9,14 @@ Responsible for failing cliques and requests, and for completing requests. Does 
 
 from __future__ import annotations
 
-from xlapy.cpu.program.communication.exchange_records import ExchangeRequest, ExchangeStatus, Transfer
+from xlapy.cpu.program.communication.exchange_records import (
+    PROGRAM_IDENTITY_BYTES,
+    PROGRAM_NAME_BYTES,
+    ExchangeRequest,
+    ExchangeStatus,
+    ProgramIdentity,
+    Transfer,
+)
 from xlapy.native.function import Function, free, native, native_holding
 from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE
 from xlapy.native.values import Address, Int32, Nullable, Word
@@ -97,7 +104,7 @@ def fail_request(f: Function, request: ExchangeRequest) -> None:
     with f.count(request.transfer_count) as one:
         transfer = transfer_at(request, one.index)
         with f.when(transfer.state == TransferState.WAITING):
-            transfer.state = TransferState.COMPLETE
+            transfer.state = TransferState.ABANDONED
     request.remaining = request.holds + 1
     with f.count(transport.used) as one:
         operation = transport.operations.known("requests exist").items[one.index]
@@ -181,8 +188,9 @@ def announce_failure(
     f: Function, clique: CliqueRecord, reason: Word, culprit: Word, text: Nullable[Address], length: Word
 ) -> None:
     """Tells the other processes of a clique that it has failed. reason: a `FailureReason`. culprit: the process that
-    is to blame."""
+    is to blame. text: why the sender has failed the clique, or the identity of its program if that differs."""
     transport = f.static(TRANSPORT)
+    kept = clique.failed_message.known("each clique has memory for it")
     with f.count(clique.member_count) as one:
         peer = clique.members[one.index]
         is_present = peer_word(f, peer).state == PeerState.PRESENT
@@ -191,29 +199,39 @@ def announce_failure(
             message.kind = MessageKind.FAILURE
             message.source = transport.process
             message.clique = clique.number
-            message.launch = clique.launches
+            message.launch = kept.launch
             message.exchange = culprit
             message.step = 0
             message.tag = 0
             message.size = length
             message.data_tag = reason
-            message.fingerprint = 0
+            message.fingerprint = kept.fingerprint
+            name = Message.offsets()["name0"]
+            memcpy(f, message.offset(name), kept.offset(name), f.constant(Word, PROGRAM_NAME_BYTES))
             with f.when(length != 0):
                 memcpy(f, message.data, text.known("text that is not empty has an address"), length)
             send_message(f, message, peer, length)
 
 
 @native_holding(LOCK)
-def fail_by_message(f: Function, clique: CliqueRecord, reason: Int32, message: Message, expected: Word) -> None:
-    """Fails a clique because of a message, which is copied. expected: the size that it should have had."""
+def fail_by_message(
+    f: Function,
+    clique: CliqueRecord,
+    reason: Int32,
+    message: Message,
+    expected: Word,
+    program: Nullable[ProgramIdentity],
+) -> None:
+    """Fails a clique because of a message, which is copied. expected: the size that it should have had. program: what
+    this process executes, if the message is of another program."""
     with f.when(clique.failure.load(RELAXED) != 0):
         f.ret()
     copy_message(f, clique, message)
     clique.expected_size = expected
     retire(f, clique, reason)
     with f.when(reason != FailureReason.REMOTE):
-        process = f.static(TRANSPORT).process
-        announce_failure(f, clique, reason.to(Word), process, f.null(Address), f.constant(Word, 0))
+        size = f.select(program.is_present(), f.constant(Word, PROGRAM_IDENTITY_BYTES), f.constant(Word, 0))
+        announce_failure(f, clique, reason.to(Word), message.source, program.as_memory(), size)
 
 
 @native_holding(LOCK)

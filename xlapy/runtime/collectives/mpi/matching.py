@@ -8,7 +8,7 @@ Responsible for transfers from their start to their end. Does not depend on when
 
 from __future__ import annotations
 
-from xlapy.cpu.program.communication.exchange_records import ExchangeRequest, Transfer
+from xlapy.cpu.program.communication.exchange_records import ExchangeRequest, ProgramIdentity, Transfer
 from xlapy.native.function import Function, free, malloc, native_holding
 from xlapy.native.ir import RELAXED
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
@@ -31,7 +31,7 @@ from xlapy.runtime.collectives.mpi.operations import (
     transfer_at,
     unpack,
 )
-from xlapy.runtime.collectives.mpi.peers import note_left, note_lost
+from xlapy.runtime.collectives.mpi.peers import note_left, note_lost, note_report
 from xlapy.runtime.collectives.mpi.records import (
     INLINE_BYTES,
     LAUNCH_RING,
@@ -160,7 +160,7 @@ def start_receive(f: Function, request: ExchangeRequest, transfer: Transfer, mes
     with f.when(expected != size):
         reason = f.constant(Int32, FailureReason.SIZE)
         discard(f, message)
-        fail_by_message(f, request_clique(request), reason, message, expected)
+        fail_by_message(f, request_clique(request), reason, message, expected, f.null(ProgramIdentity))
         f.ret()
     with f.when(message.kind == MessageKind.INLINE):
         unpack(f, transfer, message.data)
@@ -199,6 +199,9 @@ def deliver(f: Function, message: Message) -> Bool:
     with f.when(message.kind == MessageKind.LOST):
         note_lost(f, message.exchange)
         f.ret(True)
+    with f.when(message.kind == MessageKind.REPORT):
+        note_report(f, message.source, message.exchange)
+        f.ret(True)
     transport = f.static(TRANSPORT)
     with f.when((transport.is_leaving != 0) & transport.pending.is_null()):
         discard(f, message)  # the sender may not be able to leave before its data is received
@@ -214,14 +217,14 @@ def deliver(f: Function, message: Message) -> Bool:
         with f.when(message.data_tag == FailureReason.LOST):
             note_lost(f, message.exchange)
         reason = f.constant(Int32, FailureReason.REMOTE)
-        fail_by_message(f, clique, reason, message, f.constant(Word, 0))
+        fail_by_message(f, clique, reason, message, f.constant(Word, 0), f.null(ProgramIdentity))
         f.ret(True)
     begun = launch_program(f, clique, message.launch)
     with f.when((begun.launch == message.launch) & begun.program.is_present()):
         program = begun.program.known("it is present")
         with f.when(program.fingerprint != message.fingerprint):
             reason = f.constant(Int32, FailureReason.PROGRAM)
-            fail_by_message(f, clique, reason, message, f.constant(Word, 0))
+            fail_by_message(f, clique, reason, message, f.constant(Word, 0), begun.program)
             discard(f, message)
             f.ret(True)
     following = f.variable(Nullable[ExchangeRequest], f.static(TRANSPORT).pending)

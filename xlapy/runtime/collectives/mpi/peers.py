@@ -131,6 +131,22 @@ def fail_if_lost(f: Function, clique: CliqueRecord) -> None:
 
 
 @native
+def report_error(f: Function, report: Word) -> None:
+    """Tells all other processes about the error that ends this one. report: see `PeerWord.report`."""
+    with f.locked(f.static(TRANSPORT).lock):
+        tell_all(f, f.constant(Word, MessageKind.REPORT), report)
+    wake_progress(f)
+
+
+@native_holding(LOCK)
+def note_report(f: Function, process: Word, report: Word) -> None:
+    """Notes the error that ends a process. That it is shown counts, in whatever order both messages come."""
+    peer = peer_word(f, process)
+    with f.when((peer.report == 0) | ((report & 1) != 0)):
+        peer.report = report
+
+
+@native
 def leave(f: Function) -> None:
     """Sends the last message of this process to all others. What it has received too early is discarded."""
     transport = f.static(TRANSPORT)

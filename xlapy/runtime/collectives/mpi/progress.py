@@ -32,7 +32,7 @@ from xlapy.runtime.collectives.mpi.operations import (
     start_transport,
     transfer_at,
 )
-from xlapy.runtime.collectives.mpi.peers import fail_deserted, fail_if_lost, leave, lose_process
+from xlapy.runtime.collectives.mpi.peers import fail_deserted, fail_if_lost, leave, lose_process, report_error
 from xlapy.runtime.collectives.mpi.records import (
     DRIVE_NANOSECONDS,
     LOCK,
@@ -57,8 +57,9 @@ LAST_SLICE = 1_000_000
 """Nanoseconds of its longest sleep while something is in progress. A poll takes some microseconds, so that a process
 that waits for long needs less than a hundredth of a processor."""
 
-CANCEL_NANOSECONDS = 200_000_000
-"""How long canceling receives may take at the end of the transport."""
+CANCEL_NANOSECONDS = 5_000_000_000
+"""How long canceling receives may take at the end of the transport, which needs no other process: on a busy machine, a
+process that gives up ends the others, too, which finalize MPI."""
 
 _UNDEFINED = 1 << 31
 """Larger than any number of completed requests. MPI's `MPI_UNDEFINED` is negative."""
@@ -260,11 +261,12 @@ def is_request_pending(f: Function, request: ExchangeRequest) -> Bool:
 
 @native
 def missing_processes(f: Function, request: ExchangeRequest, processes: Address, room: Word) -> Word:
-    """Stores the processes, at most `room`, whose data or whose acceptance a pending request waits for. Returns their
-    number; a process may be named several times."""
+    """Stores the processes, at most `room`, whose data or whose acceptance a pending request waits for, or a failed one
+    has waited for. Returns their number; a process may be named several times."""
     count = f.variable(Word, 0)
     with f.locked(f.static(TRANSPORT).lock):
-        with f.when(~is_request_pending(f, request)):
+        has_failed = request.status.load(ACQUIRE) == ExchangeStatus.FAILED
+        with f.when(~has_failed), f.when(~is_request_pending(f, request)):
             f.ret(0)
         with f.count(request.transfer_count) as one:
             transfer = transfer_at(request, one.index)
@@ -366,6 +368,14 @@ def peer_state(f: Function, process: Word) -> Word:
 
 
 @native
+def peer_report(f: Function, process: Word) -> Word:
+    """The `PeerWord.report` of a process, after a poll."""
+    with f.locked(f.static(TRANSPORT).lock):
+        poll(f)
+        return peer_word(f, process).report
+
+
+@native
 def is_idle(f: Function) -> Bool:
     """Whether nothing is in progress."""
     result = f.variable(Bool, False)
@@ -392,8 +402,10 @@ FUNCTIONS = (
     leave,
     lose_process,
     missing_processes,
+    peer_report,
     peer_state,
     post_exchange,
+    report_error,
     run_progress,
     start_exchange,
     start_transport,

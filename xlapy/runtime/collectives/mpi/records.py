@@ -54,22 +54,26 @@ class OperationKind(IntEnum):
 class MessageKind(IntEnum):
     """What follows the header of a message: the data; nothing, because the data comes as messages of their own; or the
     text that says why the sender has failed the clique. LEAVING: nothing; the sender sends no further message.
-    LOST: nothing; the process `exchange` has ended without leaving."""
+    LOST: nothing; the process `exchange` has ended without leaving. REPORT: nothing; an error ends the sender, and
+    `exchange` is the `PeerWord.report` of it."""
 
     INLINE = 0x786C6101
     ANNOUNCED = 0x786C6102
     FAILURE = 0x786C6103
     LEAVING = 0x786C6104
     LOST = 0x786C6105
+    REPORT = 0x786C6106
 
 
 class TransferState(IntEnum):
-    """WAITING: a receive whose message has not arrived. MOVING: MPI moves the data."""
+    """WAITING: a receive whose message has not arrived. MOVING: MPI moves the data. ABANDONED: the request failed while
+    the message had not arrived."""
 
     NEW = 0
     WAITING = 1
     MOVING = 2
     COMPLETE = 3
+    ABANDONED = 4
 
 
 class FailureReason(IntEnum):
@@ -104,7 +108,8 @@ class Message(Record):
 
     source: the process that sends. clique, launch, exchange, step, tag: what the transfer is matched by. size: that of
     the data. data_tag: the tag of MPI with which announced data follows; in a FAILURE, the `FailureReason` of the
-    sender, and `exchange` is the process that is to blame. fingerprint, name: the program that the sender executes.
+    sender, and `exchange` is the process that is to blame. fingerprint, name: the program that the sender executes; in
+    a FAILURE, the one that the process to blame executes.
     """
 
     next: Owned[Nullable[Message]]
@@ -236,9 +241,11 @@ TRANSPORT: Final = Static("mpi_transport", Transport)
 
 
 class PeerWord(Record):
-    """The state of a process."""
+    """The state of a process. report: the error that ends it: twice its key, plus 1 once the process has shown it; 0
+    without an error."""
 
     state: Owned[Word]
+    report: Owned[Word]
 
 
 class CInt(Record):

@@ -18,12 +18,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
+from xlapy.base import flags
 from xlapy.base.error_codes.code import ErrorCode
 from xlapy.base.error_codes.execution import processes as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.base.version import VERSION
 from xlapy.runtime.collectives.mpi import coordinator
 from xlapy.runtime.collectives.mpi.library import MpiLibrary, open_library
+from xlapy.runtime.collectives.mpi.time_limit import time_limit
 from xlapy.runtime.collectives.mpi.transport import MpiTransport
 from xlapy.runtime.collectives.mpi.watch import PeerWatch
 from xlapy.runtime.collectives.process_group import KeyValueStore, ProcessGroup
@@ -69,7 +71,7 @@ def start_under_launcher(launcher: Launcher, timeout: float) -> MpiLibrary:
         refuse_library(mpi, launcher)
     if not mpi.Is_initialized() and not is_open_mpi(mpi) and launcher.is_open_mpi:
         refuse_library(mpi, launcher)
-    initialize(mpi)
+    initialize(mpi, launcher.process_index, timeout)
     size = mpi.COMM_WORLD.Get_size()
     if size != launcher.process_count:
         refuse_library(mpi, launcher, f", which sees {size}")
@@ -101,7 +103,7 @@ def start_by_hand(
             )
         host, port = join(address, process_count, process_index, timeout, store)
         os.environ["PMI_PORT"], os.environ["PMI_ID"] = f"{host}:{port}", str(process_index)
-    initialize(mpi)
+    initialize(mpi, process_index, timeout)
     size = mpi.COMM_WORLD.Get_size()
     if size != process_count:
         refuse(
@@ -237,27 +239,42 @@ def load_mpi(process_index: int) -> Any:
     return MPI
 
 
-def initialize(mpi: Any) -> None:
-    """Initializes MPI, unless the program has."""
+def initialize(mpi: Any, process_index: int, timeout: float) -> None:
+    """Initializes MPI, unless the program has. The process ends if the others do not do so in `timeout` seconds."""
     if not mpi.Is_initialized():
-        mpi.Init_thread(mpi.THREAD_MULTIPLE)  # SERIALIZED suffices, unless the program calls MPI, too
+        text = f"MPI is not initialized after {timeout:g} seconds: a process has ended, stands still or is missing"
+        with time_limit(timeout, _limit_text(process_index, text, codes.COORDINATOR)):
+            mpi.Init_thread(mpi.THREAD_MULTIPLE)  # SERIALIZED suffices, unless the program calls MPI, too
+
+
+def _limit_text(process_index: int, text: str, code: ErrorCode) -> str:
+    """What a process prints when it ends at a time limit: process 0 only."""
+    return "" if process_index else f"xlapy: process 0: {text} [{code}]"
 
 
 _loaded: Final[list[bool]] = []
 """Not empty if this module has imported mpi4py first."""
 
 
-def finalize(have_all_left: bool) -> None:
+def finalize(process_index: int, have_all_left: bool) -> None:
     """Finalizes MPI at the end of the process, unless the program does so itself.
 
     have_all_left: whether all processes have left the process group. Otherwise finalizing would wait for ever. If
     mpi4py is to do it, the process ends here.
+
+    Processes may differ in what they know of each other, so some may finalize MPI while another has ended: those end,
+    with code 1, after the time of the flag `collective_timeout`.
     """
+    import mpi4py
     from mpi4py import MPI
 
+    is_own = bool(_loaded) or mpi4py.rc.finalize is not False  # else mpi4py finalizes MPI later, without a limit
     if have_all_left:
-        if _loaded and not MPI.Is_finalized():
-            MPI.Finalize()
+        if is_own and not MPI.Is_finalized():
+            seconds = float(flags.get("collective_timeout"))
+            text = f"MPI is not finalized after {seconds:g} seconds: a process has ended or stands still"
+            with time_limit(seconds, _limit_text(process_index, text, codes.PROCESS_LOST)):
+                MPI.Finalize()
         return
     if not _loaded:
         sys.stdout.flush()

@@ -30,10 +30,11 @@ from xlapy.runtime.collectives.mpi.progress import FUNCTIONS
 from xlapy.runtime.collectives.mpi.records import (
     FailureReason,
     PeerState,
+    PeerWord,
     Transport,
 )
 from xlapy.runtime.collectives.mpi.watch import PeerWatch
-from xlapy.runtime.collectives.process_group import Clique, ExchangeKey
+from xlapy.runtime.collectives.process_group import Clique, ErrorReport, ExchangeKey
 
 _WORD, _POINTER, _INT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32
 
@@ -49,8 +50,10 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "leave": (None,),
     "lose_process": (None, _WORD),
     "missing_processes": (_WORD, _POINTER, _POINTER, _WORD),
+    "peer_report": (_WORD, _WORD),
     "peer_state": (_WORD, _WORD),
     "post_exchange": (None, _POINTER, _POINTER),
+    "report_error": (None, _WORD),
     "run_progress": (None,),
     "start_exchange": (None, _POINTER, _POINTER),
     "start_transport": (None,),
@@ -82,7 +85,7 @@ class MpiTransport:
             for name, (result, *arguments) in _SIGNATURES.items()
         }
         self.address: int = self._functions["transport_address"]()
-        self._peers = (_WORD * library.process_count)()
+        self._peers = (_WORD * (library.process_count * PeerWord.byte_size() // 8))()
         self._describe_library()
         self._watch: PeerWatch | None = None
         self._lock = fork_safe_lock()
@@ -182,9 +185,12 @@ class MpiTransport:
             request.free()
             raise
         self.call("await_exchange", self.address, request.address)
+        missing = self.missing_processes(request.address) if status == ExchangeStatus.FAILED else ()
         received = request.take()
         if status == ExchangeStatus.FAILED:
-            raise clique.failure or ExecutionError(codes.PROCESS_FAILED, f"{what}: the exchange has failed")
+            failure = clique.failure or ExecutionError(codes.PROCESS_FAILED, "the exchange has failed")
+            waited = f": it has waited for {clique.names_of(missing)}" if missing else ""
+            raise ExecutionError(failure.code, f"{failure.message}; {what}{waited}")
         return received
 
     def _await(self, request: HostRequest, clique: Clique, deadline: float, seconds: float, what: str) -> int:
@@ -229,6 +235,28 @@ class MpiTransport:
         """Returns whether a process has ended without leaving. Waits some seconds for the notice of that."""
         return self._wait_until(lambda: self.call("peer_state", process) == PeerState.LOST, seconds)
 
+    # -- errors that end processes
+
+    def report_error(self, key: int, *, is_shown: bool) -> None:
+        """Tells the other processes that an error ends this one, and whether it is shown."""
+        self.call("report_error", 2 * key + is_shown)
+
+    def reported_error(self, process: int) -> ErrorReport | None:
+        """Returns what a process has told."""
+        report = self.call("peer_report", process)
+        return ErrorReport(report // 2, bool(report % 2)) if report else None
+
+    def is_present(self, process: int) -> bool:
+        """Whether a process has neither left nor ended."""
+        return not self._has_ended(process)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a clique has failed."""
+        with self._lock:
+            cliques = list(self._cliques.values())
+        return any(self.call("clique_failure", one.address) != FailureReason.NONE for one in cliques)
+
     def shutdown(self) -> bool:
         """Leaves the other processes, once they leave, too. Returns whether all have, so that MPI can be finalized."""
         if self._watch is not None:
@@ -250,12 +278,6 @@ class MpiTransport:
     def _has_ended(self, process: int) -> bool:
         return self.call("peer_state", process) != PeerState.PRESENT
 
-    def _has_failed(self) -> bool:
-        """Whether a clique has failed."""
-        with self._lock:
-            cliques = list(self._cliques.values())
-        return any(self.call("clique_failure", one.address) != FailureReason.NONE for one in cliques)
-
     def _wait_until(self, condition: Callable[[], bool], seconds: float | None) -> bool:
         """Waits for a condition. seconds: None to wait as long as the other processes live."""
         begin, pause = time.monotonic(), 0.0002
@@ -263,7 +285,7 @@ class MpiTransport:
             if seconds is not None and time.monotonic() - begin > seconds:
                 return False
             if seconds is None and self._watch is not None:
-                limit = _SILENCE_SECONDS if self._has_failed() else float(flags.get("collective_timeout"))
+                limit = _SILENCE_SECONDS if self.has_failed else float(flags.get("collective_timeout"))
                 silent = self._watch.silent(limit)
                 if silent is not None:
                     self.lose_process(silent)
