@@ -21,7 +21,6 @@ from xlapy.base.error_codes.interfaces import commands as command_codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError, XlaError
 from xlapy.base.garbage_collection import gc_paused
 from xlapy.base.logging import logger
-from xlapy.hlo.edit import clone_module
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.interpreter.checks import Checks
@@ -295,13 +294,9 @@ def _partition_count(module: Module, num_partitions: int | None) -> int:
 
 def _partitioned(module: Module, replicas: int, partitions: int) -> tuple[Module, EntryShardings]:
     """Returns the module that each partition runs, and the shardings of its arguments and results."""
-    from xlapy.spmd.entry.partition_count import check_partition_count
-    from xlapy.spmd.partitioner import partition  # loads many modules, so only on demand
+    from xlapy.spmd.entry.automatic import partitioned_copy  # loads many modules, so only on demand
 
-    check_partition_count(module, partitions)
-    copy = clone_module(module)
-    copy.config.replica_count, copy.config.num_partitions = replicas, partitions
-    shardings = partition(copy, partitions)
+    copy, shardings = partitioned_copy(module, replicas, partitions)
     verify(copy)
     return copy, shardings
 

@@ -27,7 +27,7 @@ from xlapy.tools.run.devices import compile_for_devices
     "--num-partitions",
     "--num_partitions",
     type=click.IntRange(min=1),
-    help="Number of partitions; by default the program's.",
+    help="Number of partitions; by default the program's, or that of the devices in its shardings.",
 )
 @click.option(
     "--donate", multiple=True, type=int, metavar="NUMBER", help="A parameter whose buffer the program may overwrite."
@@ -43,6 +43,8 @@ def compile(
     elided_constants: str,
 ) -> None:
     """Compile FILE (HLO or StableHLO; - for standard input) for processors like this one.
+
+    A program with shardings that split values is partitioned first. It takes and returns global arrays.
 
     The result runs only with this version of xlapy. Running it executes the machine code in the file: only run files
     from people you trust.

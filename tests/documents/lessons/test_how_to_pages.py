@@ -27,7 +27,7 @@ HOW_TO = {
     "read-stablehlo-from-jax-export": 3,
     "reduce-a-failing-module": 2,
     "run-a-module-on-random-arguments": 4,
-    "run-on-several-devices": 2,
+    "run-on-several-devices": 4,
     "save-and-load-a-compiled-program": 2,
     "see-the-machine-code-of-a-kernel": 3,
     "see-the-value-of-an-instruction": 3,

@@ -16,7 +16,7 @@ AS_ROOT = {
 }
 """What Open MPI needs to start more processes than there are processors, and as root. MPICH always does."""
 
-SHOWN = {"tutorials/from-one-process-to-two-machines.md": 6, "how-to/when-a-process-fails.md": 2}
+SHOWN = {"tutorials/from-one-process-to-two-machines.md": 7, "how-to/when-a-process-fails.md": 2}
 """The number of outputs that each page shows."""
 
 

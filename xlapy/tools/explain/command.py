@@ -23,6 +23,7 @@ from xlapy.hlo import edit
 from xlapy.hlo.instruction import Instruction, source_of
 from xlapy.hlo.module import Module
 from xlapy.passes import Pipeline
+from xlapy.spmd.entry.automatic import module_of_each_device
 from xlapy.text.describe import framework_name_of, kind_of, line_of
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.explain.instruction_tracker import InstructionTracker
@@ -64,6 +65,9 @@ def explain(arguments: tuple[str, ...], page: str | None, full: bool, elided_con
 
     Without NAME, explains why the program needs the memory that it needs: how much is live at each point of a run, and
     which values are live when it is most, with their source lines. The program does not run.
+
+    A program with shardings that split values is partitioned first. NAME is then an instruction of the program that
+    each device runs, such as `dot.1`.
     """
     if len(arguments) > 2:
         raise click.UsageError(f"give an instruction and a file, or a file alone, not {len(arguments)} arguments")
@@ -71,6 +75,7 @@ def explain(arguments: tuple[str, ...], page: str | None, full: bool, elided_con
         check_writable(page)
     module = read_program(arguments[-1])
     provide_elided_constants(module, elided_constants)
+    module = module_of_each_device(module)
     if len(arguments) == 2:
         title = arguments[0].removeprefix("%")
         sections = explanation_of_name(module, title)

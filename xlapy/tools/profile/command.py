@@ -88,6 +88,8 @@ def profile(
 
     The program runs repeatedly on the same arguments. For each instruction of the optimized program, the table shows
     its time, memory bandwidth, arithmetic rate, and the fraction of the machine's peak that it reaches.
+
+    A program with shardings that split values is partitioned first, and takes global arrays.
     """
     if inputs and seed is not None:
         raise click.UsageError("give --input or --random, not both")

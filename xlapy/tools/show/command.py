@@ -7,6 +7,7 @@ import click
 from xlapy.cpu.compiler import Compiled
 from xlapy.runtime import Executable
 from xlapy.runtime.backends.cpu import CpuProgram
+from xlapy.spmd.entry.automatic import module_of_each_device
 from xlapy.tools.elided_constants import elided_constants_option, provide_elided_constants
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.loading import load_option
@@ -61,6 +62,8 @@ def show(
 ) -> None:
     """Show FILE (HLO or StableHLO; - for standard input): as a tree of computations, or with -o as a page with its
     graph.
+
+    A program with shardings that split values is partitioned before it is optimized or run.
     """
     if inputs and seed is not None:
         raise click.UsageError("give --input or --random, not both")
@@ -80,7 +83,7 @@ def show(
         executable = compile_for_devices(platform, module, None, None)
         found, native = profile_of(session_of(executable, inputs, seed), None), _forms_of(executable)
     elif platform == "cpu":
-        native = native_forms(module)
+        native = native_forms(module_of_each_device(module))
     if native is not None:
         module = native.module
     if output is None:
