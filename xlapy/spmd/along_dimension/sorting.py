@@ -20,7 +20,9 @@ from xlapy.spmd.along_dimension.ordered_rows import DistributedSort, TiledRows, 
 from xlapy.spmd.along_dimension.sort_plan import (
     ExchangeRows,
     Gather,
+    MergeTiles,
     SearchBoundaries,
+    SortPlan,
     SplitRows,
     choose_sort_plan,
 )
@@ -46,11 +48,18 @@ def sort_along_split_dimension(split: SplitOperation) -> list[PartitionedArray] 
     if isinstance(plan, ExchangeRows):
         return split.results(_sort_exchanged_rows(split, sharding, group, rows), sharding)
     assert partial_keys is not None
-    algorithm = sort_by_boundaries(plan.probes) if isinstance(plan, SearchBoundaries) else sort_by_merging
     tiled = TiledRows(
         group, split.instruction.to_apply, partial_keys, split.instruction.operands[0].shape.dimensions[dimension]
     )
-    return split.results(_sort_tiled_rows(split, sharding, rows, tiled, algorithm), sharding)
+    return split.results(_sort_tiled_rows(split, sharding, rows, tiled, distributed_sort_of(plan)), sharding)
+
+
+def distributed_sort_of(plan: SortPlan) -> DistributedSort:
+    """Returns the algorithm of a plan that sorts tiles."""
+    if isinstance(plan, SearchBoundaries):
+        return sort_by_boundaries(plan.probes)
+    assert isinstance(plan, MergeTiles)
+    return sort_by_merging
 
 
 def _sizes(instruction: Instruction, rows: Rows, group: TileGroup) -> SplitRows:
