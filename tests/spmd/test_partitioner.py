@@ -10,7 +10,7 @@ import pytest
 import xlapy as xla
 from tests.interpreter.runners.custom import registered
 from tests.raising import raises
-from tests.spmd.sharded_runs import collectives_of, local_array, run_sharded
+from tests.spmd.sharded_runs import local_array
 from xlapy.base.error_codes.compilation import partitioner as codes
 from xlapy.base.errors import UnsupportedError
 from xlapy.base.shape import Shape
@@ -491,23 +491,3 @@ def test_a_tile_of_one_element_is_reduced_with_an_initial_value_that_is_not_the_
         least = f32[] constant(100)
         ROOT r = f32[3] reduce(x, least), dimensions={{0}}, to_apply=most, sharding={WHOLE} }}"""
     check(text, "all-reduce")
-
-
-@pytest.mark.parametrize(("left_side", "shape", "tiles"), [("true", "2,4,10", "1,1,8"), ("false", "2,12,4", "1,4,1")])
-def test_right_hand_sides_of_a_triangular_solve_are_split(left_side: str, shape: str, tiles: str) -> None:
-    devices = max(map(int, tiles.split(",")))
-    split = f"{{devices=[{tiles}]<=[{devices}]}}"
-    text = f"""HloModule m
-      ENTRY e {{ a = f64[2,4,4] parameter(0)
-        b = f64[{shape}] parameter(1)
-        c = f64[{shape}] copy(b), sharding={split}
-        s = f64[{shape}] triangular-solve(a, c), left_side={left_side}, lower=true, transpose_a=NO_TRANSPOSE
-        ROOT r = f64[{shape}] negate(s), sharding={{replicated}} }}"""
-    matrix = np.tril(np.random.default_rng(0).integers(1, 3, (2, 4, 4))).astype(np.float64)
-    sides = np.arange(float(np.prod([int(size) for size in shape.split(",")]))).reshape(
-        [int(size) for size in shape.split(",")]
-    )
-    module, _ = run_sharded(text, devices, [matrix, sides])
-    (solve,) = [i for i in module.instructions() if i.op.name == "triangular-solve"]
-    assert solve.shape.size < np.prod([int(size) for size in shape.split(",")])
-    assert collectives_of(module) == {"all-gather"}
