@@ -138,6 +138,8 @@ ALONG = {
     "sort of rows": _jit(
         "along", lambda x: jnp.sort(x, -1), lambda: [normal(64, 16384)], (P(None, "x"),), P(None, "x"), tolerance=0),
     "argsort": _jit("along", jnp.argsort, lambda: [normal(MEGA // 2)], (P("x"),), P("x"), tolerance=0),
+    "largest half of a cut row": _jit(
+        "along", lambda x: lax.top_k(x, MEGA // 4), lambda: [normal(MEGA // 2)], (P("x"),), P("x"), tolerance=0),
     "top 64 of rows": _jit(
         "along", lambda x: lax.top_k(x, 64), lambda: [normal(32, 65536)], (P(None, "x"),), P(), tolerance=0),
     "argmax of rows": _jit(
@@ -165,6 +167,8 @@ TRANSFORMS = {
         "transforms", jnp.fft.fft, lambda: [normal(1024, 1024).astype(np.complex64)], (P("x"),), P("x")),
     "fft2": _jit(
         "transforms", jnp.fft.fft2, lambda: [normal(1024, 1024).astype(np.complex64)], (P("x"),), P("x")),
+    "rfft and irfft of a cut row": _jit(
+        "transforms", lambda x: jnp.fft.irfft(jnp.fft.rfft(x) * 2), lambda: [normal(MEGA)], (P("x"),), P("x")),
     "rfft, batch cut": _jit("transforms", jnp.fft.rfft, lambda: [normal(512, 4096)], (P("x"),), P("x")),
     "fft filter, 3-D": _jit(
         "transforms", lambda x, f: jnp.fft.irfftn(jnp.fft.rfftn(x) * f, x.shape),

@@ -39,6 +39,7 @@ from xlapy.spmd.local_operations import LOCAL_OPERATION_RULES, LocalOperation, l
 from xlapy.spmd.manual_regions import FULL_TO_SHARD, SHARD_TO_FULL, ManualAxes
 from xlapy.spmd.partial_sums import DEFERRABLE_OPS
 from xlapy.spmd.partitioned_values import PartitionedValues, Placements, local_value_shape, requested_shardings
+from xlapy.spmd.ragged_dots import local_ragged_dot
 from xlapy.spmd.reshapes import reshaped_tile
 from xlapy.spmd.resharding import PartitionedArray
 from xlapy.spmd.sharding_rules.local_attributes import local_attributes
@@ -49,6 +50,9 @@ from xlapy.spmd.uneven_tiles import with_identities
 
 _SHARDING_CONSTRAINT, _INSPECT_SHARDING = "Sharding", "InspectSharding"
 _UNSUPPORTED_OPS = frozenset({opcodes.INFEED, opcodes.OUTFEED, opcodes.SEND, opcodes.RECV})
+
+_LOCAL_RULES = {**LOCAL_OPERATION_RULES, **LOCAL_WINDOW_RULES, opcodes.RAGGED_DOT: local_ragged_dot}
+"""What each device writes for an operation whose local operation is not the operation on local operands."""
 
 
 def partition_computation(
@@ -263,8 +267,7 @@ class _ComputationPartitioner(PartitionedValues):
             self.resharder, instruction, operands, attributes, shape, strategy.operands, strategy.results, manual_axes
         )
         local = with_identities(local, strategy)
-        rules = LOCAL_WINDOW_RULES if instruction.op in LOCAL_WINDOW_RULES else LOCAL_OPERATION_RULES
-        rule = rules.get(instruction.op, LocalOperation.write)
+        rule = _LOCAL_RULES.get(instruction.op, LocalOperation.write)
         new = rule(local)
         for factor in strategy.all_reduced:
             others = [tiling for other, tiling in strategy.factor_tilings.items() if other is not factor]

@@ -99,6 +99,8 @@ def produces_partial_sums(instruction: Instruction) -> bool:
         return _adds_numbers(instruction)
     if instruction.op in (opcodes.GATHER, opcodes.DYNAMIC_SLICE):
         return instruction.shape.element_type is not PRED
+    if instruction.op is opcodes.RAGGED_DOT:
+        return instruction.shape.element_type is not PRED
     return instruction.op in _BILINEAR
 
 

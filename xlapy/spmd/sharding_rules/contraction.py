@@ -1,4 +1,4 @@
-"""Sharding rules of dots and convolutions."""
+"""Sharding rules of dots, ragged dots and convolutions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from xlapy import opcodes
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.contraction import DotAttributes
+from xlapy.opcodes.contraction import DotAttributes, RaggedDotAttributes, RaggedMode, group_prefix, ragged_mode
 from xlapy.opcodes.convolution import ConvolutionAttributes
 from xlapy.opcodes.registry import OpDef
+from xlapy.spmd.partial_sums import produces_partial_sums
 from xlapy.spmd.sharding_rules.factors import Factor, Rule, dimensions_except
 
 
@@ -24,6 +25,32 @@ def _dot(instruction: Instruction) -> Iterator[Factor]:
         yield Factor((None, dimension), (next(result),), is_uneven=True)
     for pair in zip(attributes.lhs_contracting_dims, attributes.rhs_contracting_dims, strict=True):
         yield Factor(pair, (None,), is_uneven=True)
+
+
+def _ragged_dot(instruction: Instruction) -> Iterator[Factor]:
+    """Yields the factors of a dot, the ragged dimension too, and the groups of the right operand, which are added up.
+
+    The sizes of groups are whole, except for the dimensions before the groups.
+    """
+    attributes = instruction.attributes_as(RaggedDotAttributes)
+    left, right, sizes = (operand.shape for operand in instruction.operands)
+    prefix = group_prefix(attributes, left.rank) if sizes.rank > 1 else ()
+    of_sizes = {dimension: number for number, dimension in enumerate(prefix)}
+    groups = attributes.rhs_group_dims
+    result = iter(range(int(ragged_mode(attributes) is RaggedMode.CONTRACTING), instruction.shape.rank))
+    for one, other in zip(attributes.lhs_batch_dims, attributes.rhs_batch_dims, strict=True):
+        yield Factor((one, other, of_sizes.get(one)), (next(result),), is_uneven=True)
+    for dimension in attributes.lhs_free_dims(left.rank):
+        yield Factor((dimension, None, of_sizes.get(dimension)), (next(result),), is_uneven=True)
+    for dimension in attributes.rhs_free_dims(right.rank):
+        if dimension not in groups:
+            yield Factor((None, dimension, None), (next(result),), is_uneven=True)
+    if not produces_partial_sums(instruction):
+        return
+    for one, other in zip(attributes.lhs_contracting_dims, attributes.rhs_contracting_dims, strict=True):
+        yield Factor((one, other, of_sizes.get(one)), (None,), is_uneven=True)
+    for dimension in groups:
+        yield Factor((None, dimension, None), (None,))
 
 
 def _convolution(instruction: Instruction) -> Iterator[Factor]:
@@ -67,5 +94,6 @@ def _convolution_space(instruction: Instruction) -> Iterator[Factor]:
 
 CONTRACTION_RULES: dict[OpDef, Rule] = {
     opcodes.DOT: _dot,
+    opcodes.RAGGED_DOT: _ragged_dot,
     opcodes.CONVOLUTION: _convolution,
 }
