@@ -40,7 +40,7 @@ from xlapy.spmd.manual_regions import FULL_TO_SHARD, SHARD_TO_FULL, ManualAxes
 from xlapy.spmd.partial_sums import DEFERRABLE_OPS
 from xlapy.spmd.partitioned_values import PartitionedValues, Placements, local_value_shape, requested_shardings
 from xlapy.spmd.ragged_dots import local_ragged_dot
-from xlapy.spmd.reshapes import reshaped_tile
+from xlapy.spmd.reshapes import reshaped_array
 from xlapy.spmd.resharding import PartitionedArray
 from xlapy.spmd.sharding_rules.local_attributes import local_attributes
 from xlapy.spmd.sharding_rules.rules import sharding_factors
@@ -196,7 +196,7 @@ class _ComputationPartitioner(PartitionedValues):
         if strategy is not None and instruction.op is opcodes.RESHAPE:
             (operand,) = self.values[instruction.operands[0]]
             (wanted,) = requested_shardings(instruction, self.devices, allow_uneven=True)
-            reshaped = reshaped_tile(self.write, instruction, operand, strategy.operands[0], wanted)
+            reshaped = reshaped_array(self.resharder, instruction, operand, strategy, wanted)
             if reshaped is not None:
                 self.values[instruction] = [reshaped]
                 return

@@ -248,19 +248,23 @@ class _ReshardingPlanner:
             )
 
     def _all_to_all(self) -> Iterator[Step]:
-        """Exchanges tiles where one dimension loses the tiling that another one gains."""
-        current = self.current
-        for concat, old, new in self._changes():
-            if old is None or not refines(old, new):
-                continue
-            for split, tiling in enumerate(current.tilings):
-                wanted = self.target.tilings[split]
-                if split == concat or not wanted or not refines(wanted, tiling):
+        """Exchanges tiles where one dimension loses the tiling that another one gains, or its next digits."""
+        current, is_changed = self.current, True
+        while is_changed:
+            is_changed = False
+            for concat, (old, new) in enumerate(zip(current.tilings, self.target.tilings, strict=True)):
+                if old is None or old == new or (new and refines(new, old)):
                     continue
-                if minor_tiling(wanted, tiling) == minor_tiling(old, new):
-                    between = current.with_tiling(concat, new)
-                    groups = self._groups(minor_tiling(old, new), between)
-                    current = between.with_tiling(split, wanted)
+                kept = new if refines(old, new) else None
+                moved = minor_tiling(old, kept)
+                for split, (tiling, wanted) in enumerate(zip(current.tilings, self.target.tilings, strict=True)):
+                    gained = _next_tiling(tiling, wanted, moved)
+                    if split == concat or gained is None:
+                        continue
+                    between = current.with_tiling(concat, kept)
+                    groups = self._groups(moved, between)
+                    current = between.with_tiling(split, gained)
+                    is_changed = True
                     yield AllToAll(current, groups, split, concat)
                     break
 
@@ -272,3 +276,15 @@ class _ReshardingPlanner:
             left = new if refines(old, new) else None
             current = current.with_tiling(dimension, left)
             yield AllGather(current, self._groups(minor_tiling(old, left), current), dimension)
+
+
+def _next_tiling(tiling: Tiling | None, wanted: Tiling | None, moved: Tiling) -> Tiling | None:
+    """Returns the tiling that a dimension has once it is split by another one, too; None if it is not to be split so.
+
+    wanted: the tiling that the dimension is to have in the end.
+    """
+    count = tile_count(tiling) * moved.tiles
+    if not wanted or not refines(wanted, tiling) or tile_count(wanted) % count:
+        return None
+    gained = coarsened(wanted, count)
+    return gained if gained is not None and minor_tiling(gained, tiling) == moved else None
