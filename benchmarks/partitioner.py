@@ -30,6 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 import xlapy as xla
+from benchmarks import partly_sharded_programs
 from benchmarks.sharded_programs import PROGRAMS, mesh, transformer_step
 from xlapy import opcodes
 from xlapy.analysis.cost import array_bytes
@@ -42,6 +43,8 @@ from xlapy.opcodes.collectives import CollectivePermuteAttributes, GroupedAttrib
 from xlapy.pjrt.compile.program_loader import load_program
 
 DEVICES = 8
+_REGISTERED = partly_sharded_programs
+"""The module whose import adds programs to `PROGRAMS`."""
 _KNOWN_TRIP_COUNT = re.compile(r'"known_trip_count":\s*\{"n":\s*"(\d+)"')
 
 

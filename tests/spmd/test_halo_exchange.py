@@ -37,7 +37,8 @@ def _sent(module: Module) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for instruction in module.instructions():
         if instruction.op.name in collectives_of(module):
-            found.setdefault(instruction.op.name, []).append(instruction.operands[0].shape.to_text(layout=False))
+            shapes = [operand.shape.to_text(layout=False) for operand in instruction.operands]
+            found.setdefault(instruction.op.name, []).extend(shapes)
     return {name: sorted(shapes) for name, shapes in found.items()}
 
 
