@@ -24,7 +24,16 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-_NOT_STRESS_TESTS = ("harness", "child", "programs", "jax_programs", "explored", "mutants", "equivalent_mutants", "killed_processes")
+_NOT_STRESS_TESTS = (
+    "harness",
+    "child",
+    "programs",
+    "jax_programs",
+    "explored",
+    "mutants",
+    "equivalent_mutants",
+    "killed_processes",
+)
 _SECONDS_BETWEEN_LINES = 10.0
 
 

@@ -189,7 +189,9 @@ class Job:
         errors = re.findall(r"^\S*Error: .* \[E6\d+\]$", whole, re.MULTILINE)
         if not errors or f"process {self.victim}" not in errors[-1]:
             return [f"{self}: the error does not name the process: {whole}"]
-        names = r"(\(all-reduce|\(recv|\(all-gather|\(all-to-all|\(collective|\(reduce-scatter|\(infeed|a client|\(custom)"
+        names = (
+            r"(\(all-reduce|\(recv|\(all-gather|\(all-to-all|\(collective|\(reduce-scatter|\(infeed|a client|\(custom)"
+        )
         if not re.search(names, errors[-1]):
             return [f"{self}: the error does not name what waited: {errors[-1]}"]
         return []
@@ -229,7 +231,7 @@ def _descendants() -> list[str]:
             is_own = b"XLAPY_STRESS_KILLS=" + str(os.getpid()).encode() in (folder / "environ").read_bytes()
         except OSError:
             continue
-        if parent == os.getpid() or is_own and int(folder.name) != os.getpid():
+        if parent == os.getpid() or (is_own and int(folder.name) != os.getpid()):
             found.append(f"{folder.name} {command}")
     return found
 

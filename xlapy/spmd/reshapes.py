@@ -31,7 +31,7 @@ from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.spmd.array_sharding import ArraySharding, local_shape, tile_size, uneven_dimensions
 from xlapy.spmd.halo.exchange import HaloExchange
-from xlapy.spmd.halo.segments import Spans, TiledDimension, TileNumbers, elements_of_spans
+from xlapy.spmd.halo.segments import TiledDimension, elements_of_spans, spans_of_tiles
 from xlapy.spmd.resharding import PartitionedArray, Resharder
 from xlapy.spmd.strategy import Strategy
 from xlapy.spmd.tiling import (
@@ -98,7 +98,7 @@ class _Ranges:
         for elements, tiling, old, new in self.groups:
             if old != new:
                 tiles = tile_count(tiling)
-                sent = elements_of_spans(TiledDimension(elements, old, tiles), _spans(tiles, new))
+                sent = elements_of_spans(TiledDimension(elements, old, tiles), spans_of_tiles(tiles, new))
                 total += exchange_seconds(size / old * sent)
         return total
 
@@ -112,13 +112,8 @@ class _Ranges:
                 assert tiling is not None
                 others = [other for number, (_, other, _, _) in enumerate(self.groups) if number != dimension]
                 exchange = HaloExchange(resharder, dimension, tiling, [*others, *axes])
-                array = exchange.span(array, elements, _spans(tile_count(tiling), new), None)
+                array = exchange.span(array, elements, spans_of_tiles(tile_count(tiling), new), None)
         return PartitionedArray(write.reshape(array, local_shape(result, self.result)), self.result, axes, result)
-
-
-def _spans(tiles: int, size: int) -> Spans:
-    """Returns the spans of tiles of consecutive elements."""
-    return Spans(TileNumbers(tiles, 0, size), size)
 
 
 def reshaped_array(

@@ -25,7 +25,7 @@ from xlapy.spmd.along_dimension.real_fourier import RealPlan, RealRows, transfor
 from xlapy.spmd.along_dimension.tile_group import Rows, TileGroup
 from xlapy.spmd.array_sharding import ArraySharding
 from xlapy.spmd.halo.exchange import HaloExchange
-from xlapy.spmd.halo.segments import Spans
+from xlapy.spmd.halo.segments import spans_of_tiles
 from xlapy.spmd.resharding import PartitionedArray
 
 
@@ -126,7 +126,7 @@ class _SplitTransform:
             return rows.restore(write, group.exchange_for_tiles(write, whole, rows.count))
         found = four_step_transform(group, tiles, kind)
         if found.shape.dimensions[1] != size:
-            found = halo.span(found, length, Spans(tuple([tile * size for tile in range(members)]), size), None)
+            found = halo.span(found, length, spans_of_tiles(members, size), None)
         return rows.restore(write, found)
 
     def _group_and_halo(self, dimension: int) -> tuple[TileGroup, HaloExchange]:

@@ -35,7 +35,7 @@ from xlapy.spmd import time_model
 from xlapy.spmd.along_dimension.four_steps import four_step_elements, four_step_transform, transform_rows, unit_roots
 from xlapy.spmd.along_dimension.tile_group import Rows, TileGroup
 from xlapy.spmd.halo.exchange import HaloExchange
-from xlapy.spmd.halo.segments import Spans
+from xlapy.spmd.halo.segments import Spans, TileNumbers, spans_of_tiles
 
 
 class RealPlan(enum.Enum):
@@ -147,7 +147,7 @@ def _from_half_spectrum(group: TileGroup, halo: HaloExchange, tiles: Instruction
     packed = _combined(write, own, mirrored, number, length, 1)
     found = four_step_transform(group, packed, FftType.IFFT)
     if found.shape.dimensions[1] != size:
-        found = halo.span(found, half, Spans(tuple([tile * size for tile in range(group.size)]), size), None)
+        found = halo.span(found, half, spans_of_tiles(group.size, size), None)
     parts = [write.add(op, found) for op in (opcodes.REAL, opcodes.IMAG)]
     columns = [write.reshape(part, part.shape.with_dimensions([rows, size, 1])) for part in parts]
     return write.reshape(concatenate(write, columns, 2), parts[0].shape.with_dimensions([rows, 2 * size]))
@@ -160,10 +160,10 @@ def _mirrored_pair(
 
     is_closed: whether there is an element `half`. Elements that do not exist may have any value.
     """
-    starts = [tile * size for tile in range(halo.tiles)]
     count = half + 1 if is_closed else half
-    own = halo.span(value, count, Spans(tuple(starts), size), None)
-    mirrored = halo.span(value, count, Spans(tuple([half - start - size + 1 for start in starts]), size), None)
+    own = halo.span(value, count, spans_of_tiles(halo.tiles, size), None)
+    reversed_tiles = Spans(TileNumbers(halo.tiles, half - size + 1, -size), size)
+    mirrored = halo.span(value, count, reversed_tiles, None)
     attributes = DimensionsAttributes.make(dimensions=(1,))
     return [own, halo.write.add(opcodes.REVERSE, mirrored, attributes=attributes)]
 

@@ -44,7 +44,7 @@ from xlapy.spmd.along_dimension.sorting import distributed_sort_of
 from xlapy.spmd.along_dimension.tile_group import Rows, TileGroup
 from xlapy.spmd.array_sharding import ArraySharding, are_independent
 from xlapy.spmd.halo.exchange import HaloExchange
-from xlapy.spmd.halo.segments import Spans
+from xlapy.spmd.halo.segments import spans_of_tiles
 from xlapy.spmd.resharding import PartitionedArray
 
 SELECTION_SECONDS = 1e-9
@@ -256,7 +256,7 @@ class _SplitTopK:
         assert tiling is not None
         others = [*self.sharding.with_tiling(self.dimension, None).all_tilings, *self.split.manual_axes]
         halo = HaloExchange(self.group.resharder, 1, tiling, others)
-        spans = Spans(tuple([tile * taken for tile in range(self.group.size)]), taken)
+        spans = spans_of_tiles(self.group.size, taken)
         return [each if taken == size else halo.span(each, self.sizes.length, spans, None) for each in found]
 
 

@@ -86,6 +86,11 @@ class Spans:
         return bool(starts.min() < 0 or starts.max() + self.length > size)
 
 
+def spans_of_tiles(tiles: int, size: int) -> Spans:
+    """Returns the spans that are tiles of `size` elements each, one after another."""
+    return Spans(TileNumbers(tiles, 0, size), size)
+
+
 @dataclass(frozen=True)
 class Range:
     """A part of a concatenation: `length` elements of array number `array`, from `start` on."""
