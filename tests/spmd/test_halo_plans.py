@@ -18,7 +18,7 @@ from xlapy.hlo.verify import verify
 from xlapy.opcodes.attributes.permutations import Permutation
 from xlapy.passes.rewrite import Writer
 from xlapy.spmd import partition
-from xlapy.spmd.device_pairs import pairs_of_contents, pairs_of_tiles
+from xlapy.spmd.collectives.device_pairs import pairs_of_contents, pairs_of_tiles
 from xlapy.spmd.halo.segments import (
     OUTSIDE,
     Range,

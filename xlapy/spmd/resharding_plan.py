@@ -18,7 +18,7 @@ from xlapy.base.shape import Shape
 from xlapy.opcodes.attributes.permutations import Permutation
 from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
 from xlapy.spmd.array_sharding import ArraySharding, tile_size, uneven_dimensions
-from xlapy.spmd.device_pairs import pairs_of_contents
+from xlapy.spmd.collectives.device_pairs import pairs_of_contents
 from xlapy.spmd.tiling import (
     Tiling,
     are_independent,

@@ -66,7 +66,7 @@ def _before() -> None:
 def _acquire_all(locks: Sequence[Any], deadline: float) -> tuple[list[Any], list[Any]]:
     """Returns the locks that were acquired: all of them before the deadline, else those that are free; and the
     others."""
-    awaited = None
+    awaited: Any = None
     while True:
         # the lock that was awaited is kept: between two locks that are rarely free at once, the second is then all
         # that is missing

@@ -25,7 +25,7 @@ from xlapy.opcodes.collectives import CollectivePermuteAttributes
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.movement import DynamicSliceAttributes, PadAttributes
 from xlapy.passes.expand.blocks import compare, concatenate, index_type, iota, slice_dimension
-from xlapy.spmd.device_pairs import pairs_of_tiles
+from xlapy.spmd.collectives.device_pairs import pairs_of_tiles
 from xlapy.spmd.halo.segments import IntArray, Round, Spans, TiledDimension, rounds_of_spans
 from xlapy.spmd.halo.tile_values import per_tile_value
 from xlapy.spmd.resharding import Resharder
