@@ -176,6 +176,15 @@ def test_other_commands_partition_too(capsys: pytest.CaptureFixture[str]) -> Non
     assert invoke(["profile", "dot.hlo", "--repeat", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["devices"] == 4
     assert invoke(["show", "dot.hlo", "--profile", "--input", "dot.npz"]) == 0
+    assert "f32[2,4]" in capsys.readouterr().out
+    assert invoke(["show", "dot.hlo", "--optimized"]) == 0
+    assert "f32[2,4]" in capsys.readouterr().out
+    assert invoke(["explain", "y.1", "dot.hlo"]) == 0
+    assert "dot(x.1" in capsys.readouterr().out
+    assert invoke(["explain", "dot.hlo"]) == 0
+    assert "memory of a run on one device" in capsys.readouterr().out
+    assert invoke(["show", "dot.hlo"]) == 0  # the file as it is
+    assert "f32[8,4]" in capsys.readouterr().out
 
 
 # -- comparisons
