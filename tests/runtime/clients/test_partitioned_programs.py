@@ -11,6 +11,7 @@ from xlapy.base.error_codes.compilation.partitioner import PARTITION_COUNT
 from xlapy.base.error_codes.execution.calls import ARGUMENT_SHAPE, DEVICE_ARGUMENTS
 from xlapy.base.error_codes.execution.devices import RUN_DEVICES
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
+from xlapy.runtime import Buffer
 
 DOT = """HloModule dot
 ENTRY e { x = f32[8,4] parameter(0), sharding={devices=[4,1]<=[4]}
@@ -31,6 +32,7 @@ def client(request: pytest.FixtureRequest) -> xla.Client:
 def test_a_call_takes_and_returns_global_arrays(client: xla.Client) -> None:
     program = client.compile(DOT, use_spmd_partitioning=True)
     product, number = program(X, W)
+    assert isinstance(product, Buffer) and isinstance(number, Buffer)
     np.testing.assert_array_equal(np.asarray(product), X @ W)
     assert np.asarray(number) == 3 and (program.num_replicas, program.num_partitions) == (1, 4)
     assert [shape.dimensions for shape in program.program_shape.parameters] == [(2, 4), (4, 3)]
