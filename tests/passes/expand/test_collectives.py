@@ -1,4 +1,4 @@
-"""Expansion of ragged-all-to-all into collectives of whole arrays."""
+"""Expansion of ragged-all-to-all into exchanges of blocks of rows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from xlapy import opcodes
 from xlapy.base.error_codes.execution import interpreting as codes
 from xlapy.base.errors import ExecutionError
 from xlapy.cpu.program.thunks import CallbackThunk
+from xlapy.passes.expand import collectives
+from xlapy.passes.expand.expand import Expand
 
 ROWS, HEIGHT = 13, 29
 
@@ -48,6 +50,7 @@ def arguments(
     return made
 
 
+@pytest.mark.parametrize("small_bytes", [collectives.SMALL_EXCHANGE_BYTES, 0], ids=["whole inputs", "blocks"])
 @pytest.mark.parametrize(
     ("devices", "several", "offsets", "element", "rest", "groups"),
     [
@@ -61,8 +64,16 @@ def arguments(
     ],
 )
 def test_rows_are_those_of_the_interpreter(
-    devices: int, several: tuple[int, ...], offsets: str, element: str, rest: tuple[int, ...], groups: str
+    devices: int,
+    several: tuple[int, ...],
+    offsets: str,
+    element: str,
+    rest: tuple[int, ...],
+    groups: str,
+    small_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.setattr(collectives, "SMALL_EXCHANGE_BYTES", small_bytes)
     text = module(offsets, element, "".join(f",{size}" for size in rest), groups)
     shape, numbers = xla.Shape.parse(f"{element}[1]"), xla.Shape.parse(offsets)
     listed = [list(range(devices))] if groups == "{}" else [[3, 1], [0, 2]]
@@ -117,8 +128,10 @@ def test_rows_out_of_bounds_are_refused_as_by_the_interpreter(
     assert messages[0] == messages[1]
 
 
-def test_each_device_checks_what_it_receives():
+@pytest.mark.parametrize("small_bytes", [collectives.SMALL_EXCHANGE_BYTES, 0], ids=["whole inputs", "blocks"])
+def test_each_device_checks_what_it_receives(small_bytes: int, monkeypatch: pytest.MonkeyPatch):
     """The slice of device 1 for device 2 begins behind the output."""
+    monkeypatch.setattr(collectives, "SMALL_EXCHANGE_BYTES", small_bytes)
     given = arguments(3, (), np.float32, (3,), [[0, 1, 2]], 5)
     given[1][4][2] = HEIGHT
     given[1][3][2] = given[2][5][1] = 2
@@ -138,3 +151,17 @@ def test_offsets_that_are_no_integers_are_refused():
     x, y = np.zeros((ROWS, 3), np.float32), np.zeros((HEIGHT, 3), np.float32)
     with raises(ExecutionError, codes.INTEGER_OFFSETS, "f32"):
         np.asarray(executable(x, y, one, one, one, one))
+
+
+def test_a_member_sends_its_rows_in_blocks_and_not_to_all_others() -> None:
+    """4 members with 64 kB of rows each: an exchange sends 16 kB to each, and another one if a slice is longer."""
+    text = """HloModule m
+    ENTRY e { x = f32[256,64] parameter(0)
+      y = f32[512,64] parameter(1)
+      o = s32[4] parameter(2)
+      ROOT r = f32[512,64] ragged-all-to-all(x, y, o, o, o, o), replica_groups={} }"""
+    expanded = xla.parse_hlo(text)
+    Expand(("ragged-all-to-all",)).run(expanded)
+    sent = [i.shape.byte_size for i in expanded.instructions() if i.op is opcodes.ALL_TO_ALL]
+    assert max(sent) == 256 * 64 * 4
+    assert any(i.op is opcodes.WHILE for i in expanded.instructions())
