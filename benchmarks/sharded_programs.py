@@ -377,6 +377,50 @@ def _sort() -> Any:
     return jax.jit(jnp.sort, out_shardings=outputs(over, P("x"))), (array(over, (65536,), "x"),)
 
 
+@program("argsort of a short row, cut, and of one that devices divide unevenly")
+def _sort_uneven() -> Any:
+    over = mesh(x=8)
+
+    def orders(x: Any) -> Any:
+        return jnp.argsort(x[1:]).sum(), jnp.argsort(x[:64])
+
+    x = array(over, (1 << 18,), "x")
+    return jax.jit(orders, out_shardings=outputs(over, P(), P("x"))), (x,)
+
+
+@program("largest 400 of cut rows, and the largest half of a cut row")
+def _top_k() -> Any:
+    over = mesh(x=8)
+
+    def largest(rows: Any, row: Any) -> Any:
+        return *lax.top_k(rows, 400), *lax.top_k(row, 1 << 17)
+
+    rows, row = array(over, (16, 4096), None, "x"), array(over, (1 << 18,), "x")
+    return jax.jit(largest, out_shardings=outputs(over, P(), P(), P("x"), P("x"))), (rows, row)
+
+
+@program("convolution of cut rows by Fourier transforms of real numbers")
+def _real_fourier() -> Any:
+    over = mesh(x=8)
+
+    def convolve(x: Any, kernel: Any) -> Any:
+        return jnp.fft.irfft(jnp.fft.rfft(x) * jnp.fft.rfft(kernel), x.shape[-1])
+
+    given = [array(over, (16, 4096), None, "x")] * 2
+    return jax.jit(convolve, out_shardings=outputs(over, P(None, "x"))), given
+
+
+@program("convolution of long cut rows by Fourier transforms of real numbers")
+def _real_fourier_row() -> Any:
+    over = mesh(x=8)
+
+    def convolve(x: Any, kernel: Any) -> Any:
+        return jnp.fft.irfft(jnp.fft.rfft(x) * jnp.fft.rfft(kernel))
+
+    given = [array(over, (1 << 20,), "x")] * 2
+    return jax.jit(convolve, out_shardings=outputs(over, P("x"))), given
+
+
 @program("cumulative sum along the cut dimension")
 def _cumulative() -> Any:
     over = mesh(x=8)
