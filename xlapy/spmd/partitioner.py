@@ -26,6 +26,7 @@ from xlapy.passes.rewrite import editable_computations, remove_uncalled_computat
 from xlapy.passes.simplify import simplify_computation
 from xlapy.spmd.array_sharding import hlo_sharding_of
 from xlapy.spmd.collectives.combiner import combine_collectives
+from xlapy.spmd.collectives.loop_invariants import hoist_collectives
 from xlapy.spmd.collectives.replicas import add_groups_of_replicas
 from xlapy.spmd.collectives.rewrites import rewrite_collectives
 from xlapy.spmd.collectives.windowed_dots import window_dots
@@ -88,6 +89,7 @@ def partition(
     module.config = _partitioned_config(module.config, module.entry)
     RemoveDeadCode().run(module)
     MergeCommonSubexpressions().run(module)  # so that collectives of equal operands have the same
+    hoist_collectives(module)
     min_bytes = windowed_dot_min_bytes
     if min_bytes is None:
         min_bytes = int(flags.get("windowed_dot_min_size")) << 20

@@ -71,7 +71,7 @@ def _acquire_all(locks: Sequence[Any], deadline: float) -> tuple[list[Any], list
         # the lock that was awaited is kept: between two locks that are rarely free at once, the second is then all
         # that is missing
         held = [] if awaited is None else [awaited]
-        busy = []
+        busy: list[Any] = []
         for lock in locks:
             if lock is not awaited:
                 (held if lock.acquire(blocking=False) else busy).append(lock)
