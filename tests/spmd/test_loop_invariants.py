@@ -1,12 +1,14 @@
-"""Collectives with the same operands in every iteration run once, before the loop."""
+"""Collectives of arrays that a loop only reads run once, before the loop."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import xlapy as xla
 from tests.spmd.sharded_runs import run_sharded
 from xlapy.hlo.module import Module
+from xlapy.spmd import partition
 
 HEAD = """HloModule m
 sum { a = f32[] parameter(0)
@@ -64,3 +66,22 @@ def test_an_array_that_a_loop_changes_is_gathered_in_it() -> None:
     rows = f"next = f32[8,4] add(table, table), sharding={{devices=[4,1]<=[4]}}\n{WHOLE}"
     module, _ = run_sharded(loop(rows, "next"), 4, [np.arange(32, dtype=np.float32).reshape(8, 4)])
     assert collectives_in_loops(module) == ["all-gather"]
+
+
+@pytest.mark.parametrize("platform", ["interpreter", "cpu"])
+def test_an_array_that_a_loop_reads_in_slices_is_gathered_before_it(platform: str) -> None:
+    given = np.arange(32, dtype=np.float32).reshape(8, 4)
+    text = loop("", "table").replace("dynamic-slice(turned", "dynamic-slice(table")
+    module, results = run_sharded(text, 4, [given], platform)
+    np.testing.assert_array_equal(results[0], given[1:4].sum(0))
+    assert collectives_in_loops(module) == []
+
+
+def test_a_large_array_of_which_a_loop_reads_little_stays_split() -> None:
+    """To gather 64 MB takes longer than to send two rows of 16 bytes."""
+    text = (
+        loop("", "table").replace("dynamic-slice(turned", "dynamic-slice(table").replace("constant(3)", "constant(2)")
+    )
+    module = xla.parse_hlo(text.replace("f32[8,4]", "f32[4194304,4]"))
+    partition(module, 4)
+    assert collectives_in_loops(module) == ["all-reduce"]

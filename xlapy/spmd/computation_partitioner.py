@@ -36,6 +36,7 @@ from xlapy.spmd.custom_calls import add_custom_call, add_per_device_call, custom
 from xlapy.spmd.halo.concatenations import concatenates_ranges, expand_concatenation
 from xlapy.spmd.halo.local_windows import LOCAL_WINDOW_RULES
 from xlapy.spmd.local_operations import LOCAL_OPERATION_RULES, LocalOperation, local_iota
+from xlapy.spmd.loop_placements import loop_placements
 from xlapy.spmd.manual_regions import FULL_TO_SHARD, SHARD_TO_FULL, ManualAxes
 from xlapy.spmd.partial_sums import DEFERRABLE_OPS
 from xlapy.spmd.partitioned_values import PartitionedValues, Placements, local_value_shape, requested_shardings
@@ -142,11 +143,12 @@ class _ComputationPartitioner(PartitionedValues):
     # -- loops and branches
 
     def _while(self, instruction: Instruction) -> None:
-        """Partitions a loop; its state has the placements that the loop's sharding requests, from start to end."""
-        placements = requested_shardings(instruction, self.devices, allow_uneven=True)
+        """Partitions a loop; its state has the same placements from start to end (`loop_placements.py`)."""
         condition, body = instruction.computations
         (state,) = instruction.operands
         manual_axes = self.manual_axes_of(instruction)
+        requested = requested_shardings(instruction, self.devices, allow_uneven=True)
+        placements = loop_placements(instruction, requested, manual_axes)
         decision = [replicated(condition.root_instruction.shape)]
         called = [
             partition_computation(self.context, condition, [placements], decision, manual_axes),
