@@ -28,19 +28,19 @@ from xlapy.hlo.traverse import post_order
 from xlapy.passes.expand.blocks import reducer_computation
 from xlapy.passes.rewrite import Writer
 from xlapy.spmd.along_dimension.operation import SplitOperation
+from xlapy.spmd.along_dimension.ragged_dots import local_ragged_dot
 from xlapy.spmd.along_dimension.rules import SPLIT_RULES
 from xlapy.spmd.array_sharding import ArraySharding, Tiling, are_independent, refines, replica_groups_along, replicated
+from xlapy.spmd.collectives.loop_placements import loop_placements
 from xlapy.spmd.constraints import add_constraint_or_boundary, add_inspection
 from xlapy.spmd.context import PartitioningContext
 from xlapy.spmd.custom_calls import add_custom_call, add_per_device_call, custom_partition_of
 from xlapy.spmd.halo.concatenations import concatenates_ranges, expand_concatenation
 from xlapy.spmd.halo.local_windows import LOCAL_WINDOW_RULES
 from xlapy.spmd.local_operations import LOCAL_OPERATION_RULES, LocalOperation, local_iota
-from xlapy.spmd.loop_placements import loop_placements
 from xlapy.spmd.manual_regions import FULL_TO_SHARD, SHARD_TO_FULL, ManualAxes
 from xlapy.spmd.partial_sums import DEFERRABLE_OPS
 from xlapy.spmd.partitioned_values import PartitionedValues, Placements, local_value_shape, requested_shardings
-from xlapy.spmd.ragged_dots import local_ragged_dot
 from xlapy.spmd.reshapes import reshaped_array
 from xlapy.spmd.resharding import PartitionedArray
 from xlapy.spmd.sharding_rules.local_attributes import local_attributes
