@@ -58,6 +58,7 @@ HARMLESS: dict[str, str] = dict.fromkeys(
         "spmd.tiling._rest_of_tiling",
         "spmd.tiling.tile_numbers",
         "spmd.time_model._resharding_seconds",
+        "spmd.time_model.cheapest_plan",
         "stablehlo.text.print_types.type_text",
         "stablehlo.importing.core.types._known_shape",
         "stablehlo.text.print_types.type_text",

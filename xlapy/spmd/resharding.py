@@ -44,10 +44,10 @@ from xlapy.spmd.resharding_plan import (
     ReduceScatter,
     Step,
     ZeroOnOtherDevices,
-    plan_resharding,
     resharding_stages,
 )
 from xlapy.spmd.tiling import Tiling, tile_count, tile_numbers
+from xlapy.spmd.time_model import cheapest_plan
 
 FILLING_VALUE = 0.0
 """The value of the elements that fill up the last tiles of a dimension. No result depends on it."""
@@ -101,7 +101,7 @@ class Resharder:
             shape = value.whole_shape
             for stage in resharding_stages(shape, current, target):
                 instruction = self._filled_up(instruction, shape, current, stage)
-                for step in plan_resharding(current, stage, value.manual_axes):
+                for step in cheapest_plan(shape, current, stage, value.manual_axes)[0]:
                     instruction = _STEP_WRITERS[type(step)](self, instruction, step)
                 instruction = self._without_filling(instruction, shape, current, stage)
                 current = stage

@@ -11,6 +11,7 @@ Responsible for the choice and the order of steps and for their replica groups. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -118,9 +119,15 @@ class ZeroOnOtherDevices(Step):
     tiling: Tiling
 
 
-def plan_resharding(source: ArraySharding, target: ArraySharding, manual_axes: Sequence[Tiling] = ()) -> list[Step]:
-    """Returns the steps from one sharding to another; none if they are equal."""
-    return [] if source == target else _ReshardingPlanner(source, target, manual_axes).steps()
+def plan_resharding(
+    source: ArraySharding, target: ArraySharding, manual_axes: Sequence[Tiling] = (), exchanges_first: bool = False
+) -> list[Step]:
+    """Returns the steps from one sharding to another; none if they are equal.
+
+    exchanges_first: whether tiles are exchanged between dimensions before partial sums are added. The sums are
+    sometimes scattered then, where they would have to be added on all devices before.
+    """
+    return [] if source == target else _ReshardingPlanner(source, target, manual_axes).steps(exchanges_first)
 
 
 def resharding_stages(shape: Shape, source: ArraySharding, target: ArraySharding) -> list[ArraySharding]:
@@ -146,10 +153,12 @@ class _ReshardingPlanner:
         self.target = target
         self.manual_axes = manual_axes
 
-    def steps(self) -> list[Step]:
+    def steps(self, exchanges_first: bool) -> list[Step]:
         planned: list[Step] = []
+        reductions = [self._all_to_all, self._reduce] if exchanges_first else [self._reduce]
         for propose in (
-            self._reduce,
+            self._slice_before_sum,
+            *reductions,
             self._permute,
             self._slice_independent,
             self._all_to_all,
@@ -175,20 +184,56 @@ class _ReshardingPlanner:
 
     # -- partial sums
 
+    def _slice_before_sum(self) -> Iterator[Step]:
+        """Slices what each device will keep of partial sums, so that less is added."""
+        if self.current.partial_sums is None or is_determined_by(self.current.partial_sums, self.target.partial_sums):
+            return
+        tilings = list(self.current.tilings)
+        tiles: list[Tiling | None] = [None] * len(tilings)
+        for dimension, old, _ in self._changes():
+            others = [
+                *tilings[:dimension], *tilings[dimension + 1 :], self.current.partial_sums, *self.manual_axes
+            ]  # fmt: skip
+            parts = [part for part in self._parts(dimension) if are_independent([part, *others])]
+            if parts:
+                tilings[dimension], tiles[dimension] = parts[0], minor_tiling(parts[0], old)
+        if any(tiles):
+            yield LocalSlice(ArraySharding(tuple(tilings), self.current.partial_sums), tuple(tiles))
+
+    def _parts(self, dimension: int) -> Iterator[Tiling]:
+        """Yields the tilings of a dimension from the wanted one to coarser ones, all finer than the current one."""
+        old, new = self.current.tilings[dimension], self.target.tilings[dimension]
+        if new is None or not refines(new, old):
+            return
+        ratio = new.tiles // tile_count(old)
+        low = [n for n in range(1, math.isqrt(ratio) + 1) if ratio % n == 0]
+        for count in sorted({*low, *[ratio // n for n in low]} - {1}, reverse=True):
+            part = coarsened(new, tile_count(old) * count)
+            if part is not None and refines(part, old):
+                yield part
+
     def _reduce(self) -> Iterator[Step]:
-        """Adds partial sums that the target does not have, by a reduce-scatter where a dimension can be split alike."""
+        """Adds partial sums that the target does not have, by reduce-scatters where dimensions can be split alike."""
         partial_sums, wanted = self.current.partial_sums, self.target.partial_sums
         if partial_sums is None or is_determined_by(partial_sums, wanted):
             return  # the target has the same partial sums, or more
         left = wanted if wanted is not None and is_determined_by(wanted, partial_sums) else None
-        for dimension, old, new in self._changes():
-            if left is None and new and refines(new, old) and combined_tiling([minor_tiling(new, old)]) == partial_sums:
-                after = self.current.with_partial_sums(None)
-                groups = self._groups(minor_tiling(new, old), after)
-                yield ReduceScatter(after.with_tiling(dimension, new), groups, dimension)
-                return
-        after = self.current.with_partial_sums(left)
-        yield AllReduce(after, self._groups(partial_sums, after))
+        current = self.current
+        for dimension, old, _ in self._changes() if left is None else ():
+            for part in self._parts(dimension):
+                scattered = minor_tiling(part, old)
+                rest = rest_of_tiling(partial_sums, [scattered])
+                if partial_sums is None or not _consists_of(partial_sums, scattered, rest):
+                    continue
+                partial_sums = combined_tiling([rest])
+                current = current.with_partial_sums(partial_sums)
+                groups = self._groups(scattered, current)
+                current = current.with_tiling(dimension, part)
+                yield ReduceScatter(current, groups, dimension)
+                break
+        if partial_sums is not None:
+            after = current.with_partial_sums(left)
+            yield AllReduce(after, self._groups(partial_sums, after))
 
     def _pad_to_partial_sums(self) -> Iterator[Step]:
         """Turns tiles that would have to be gathered into partial sums that the target has, without communication."""
@@ -288,3 +333,8 @@ def _next_tiling(tiling: Tiling | None, wanted: Tiling | None, moved: Tiling) ->
         return None
     gained = coarsened(wanted, count)
     return gained if gained is not None and minor_tiling(gained, tiling) == moved else None
+
+
+def _consists_of(whole: Tiling, part: Tiling, rest: Tiling | None) -> bool:
+    """Returns whether each tile of `whole` is one combination of a tile of `part` and one of `rest`."""
+    return whole.tiles == part.tiles * tile_count(rest) and combined_tiling([part, rest]) == combined_tiling([whole])

@@ -4,12 +4,14 @@ Times of collectives are those of the simulator (`xlapy.analysis.simulation`), t
 cost analysis (`xlapy.analysis.cost`). Both are for one fixed machine, so that a program is partitioned alike wherever
 it is compiled: processes that run one program together must agree on its collectives.
 
-Responsible for these estimates. Does not depend on how a strategy or a plan is chosen.
+Responsible for these estimates, and for the plan of a resharding that takes the least time. Does not depend on how a
+strategy is chosen.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from math import prod
 from typing import Final
 
@@ -53,15 +55,36 @@ _KINDS: Final = {
 
 
 @functools.lru_cache(maxsize=4096)
+def cheapest_plan(
+    shape: Shape, source: ArraySharding, target: ArraySharding, manual_axes: tuple[Tiling, ...]
+) -> tuple[tuple[Step, ...], float]:
+    """Returns the steps that reshard an array of a shape in the least time, and this time. Of equals, the fewest."""
+    plan = plan_resharding(source, target, manual_axes)
+    plans = [plan]
+    if any(isinstance(step, AllReduce) for step in plan):
+        plans.append(plan_resharding(source, target, manual_axes, exchanges_first=True))
+    seconds = [_plan_seconds(shape, source, each) for each in plans]
+    least = seconds.index(min(seconds))
+    return tuple(plans[least]), seconds[least]
+
+
+def _plan_seconds(shape: Shape, source: ArraySharding, plan: Sequence[Step]) -> float:
+    total, current, size = 0.0, source, array_bytes(shape)
+    for step in plan:
+        before, after = (_local_bytes(size, sharding) for sharding in (current, step.after))
+        total += _step_seconds(step, before, after)
+        current = step.after
+    return total
+
+
+@functools.lru_cache(maxsize=4096)
 def _resharding_seconds(
     shape: Shape, source: ArraySharding, target: ArraySharding, manual_axes: tuple[Tiling, ...]
 ) -> float:
-    total, current, size = 0.0, source, array_bytes(shape)
+    total, current = 0.0, source
     for stage in resharding_stages(shape, source, target):
-        for step in plan_resharding(current, stage, manual_axes):
-            before, after = (_local_bytes(size, sharding) for sharding in (current, step.after))
-            total += _step_seconds(step, before, after)
-            current = step.after
+        total += cheapest_plan(shape, current, stage, manual_axes)[1]
+        current = stage
     return total
 
 
