@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import xlapy as xla
+from tests.spmd.sharded_runs import local_array
 from xlapy.base import flags
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
@@ -98,6 +99,64 @@ def test_products_of_batches_in_pieces(platform: str) -> None:
     parts = [[np.split(x, 4, 1)[device], np.split(w, 4, 2)[device]] for device in range(DEVICES)]
     results = xla.Client(platform, devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
     np.testing.assert_array_equal(np.concatenate(list(map(np.asarray, results)), 1), -(x @ w))
+
+
+ALONG = {
+    # splits of the operands and of the result; what gathers or scatters
+    "contracted dimension of the left operand": ("1,1,4", "", "", "all-gather"),
+    "contracted dimension of the right operand": ("", "1,4,1", "", "all-gather"),
+    "batch of the left operand": ("4,1,1", "", "", "all-gather"),
+    "batch of the result": ("1,1,4", "1,4,1", "4,1,1", "reduce-scatter"),
+}
+
+
+@pytest.mark.parametrize("platform", ["interpreter", "cpu"])
+@pytest.mark.parametrize("name", ALONG)
+def test_pieces_along_contracted_and_batch_dimensions(name: str, platform: str) -> None:
+    """Operands that are gathered are requested whole, or the product would be split as they are."""
+    *given, collective = ALONG[name]
+    left, right, wanted = (f"{{devices=[{cut}]<=[4]}}" if cut else WHOLE for cut in given)
+    request = 'custom-call(x), custom_call_target="Sharding", sharding={replicated}'
+    asked = request if collective == "all-gather" else "negate(x)"
+    text = f"""HloModule m
+      ENTRY e {{ a = s32[8,64,128] parameter(0), sharding={left}
+        b = s32[8,128,64] parameter(1), sharding={right}
+        x = s32[8,64,128] {asked.replace("(x)", "(a)")}
+        w = s32[8,128,64] {asked.replace("(x)", "(b)")}
+        y = s32[8,64,64] dot(x, w), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
+          rhs_contracting_dims={{1}}, sharding={wanted}
+        ROOT r = s32[8,64,64] abs(y), sharding={wanted} }}"""
+    plain, _ = partitioned(text, None)
+    assert collectives(plain) == collective
+    module, shardings = partitioned(text, 0)
+    assert collectives(module) == "collective-permute"
+    chance = np.random.default_rng(0)
+    x, w = (chance.integers(-99, 99, sizes).astype(np.int32) for sizes in ((8, 64, 128), (8, 128, 64)))
+    parts = [
+        [local_array(*each, device, DEVICES) for each in zip((x, w), shapes(text), shardings.parameters, strict=True)]
+        for device in range(DEVICES)
+    ]
+    results = xla.Client(platform, devices=DEVICES).compile(module, 1, DEVICES).execute_sharded(parts)
+    whole = xla.Shape.parse("s32[8,64,64]")
+    for device, result in enumerate(results):
+        expected = local_array(abs(x @ w), whole, shardings.results[0], device, DEVICES)
+        np.testing.assert_array_equal(np.asarray(result), expected)
+
+
+def shapes(text: str) -> list[Any]:
+    return [parameter.shape for parameter in xla.parse_hlo(text).entry_computation.parameters]
+
+
+def test_pieces_of_contracted_dimensions_are_not_added_in_few_bits() -> None:
+    """A sum of bf16 would be rounded once for each piece."""
+    text = f"""HloModule m
+      ENTRY e {{ a = KIND[1024,1024] parameter(0), sharding={COLUMNS}
+        b = KIND[1024,512] parameter(1)
+        x = KIND[1024,1024] custom-call(a), custom_call_target="Sharding", sharding={WHOLE}
+        y = KIND[1024,512] dot(x, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, sharding={WHOLE}
+        ROOT r = KIND[1024,512] abs(y), sharding={WHOLE} }}"""
+    found = [collectives(partitioned(text.replace("KIND", kind), 0)[0]) for kind in ("f32", "bf16")]
+    assert found == ["collective-permute", "all-gather"]
 
 
 SMALL = f"""HloModule m

@@ -14,8 +14,9 @@ the order b, c, a: in each step all devices multiply, and then send their piece 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from xlapy import opcodes
 from xlapy.analysis.cost import array_bytes
@@ -24,7 +25,8 @@ from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.traverse import post_order
-from xlapy.opcodes.attributes.replica_groups import GroupMode, Groups
+from xlapy.opcodes.attributes.permutations import Permutation
+from xlapy.opcodes.attributes.replica_groups import GroupMode, ReplicaGroups
 from xlapy.opcodes.collectives import (
     AllGatherAttributes,
     CollectivePermuteAttributes,
@@ -32,14 +34,18 @@ from xlapy.opcodes.collectives import (
     ReduceScatterAttributes,
     group_mode_of,
 )
-from xlapy.opcodes.contraction import DotAttributes
 from xlapy.opcodes.movement import DynamicSliceAttributes
 from xlapy.passes.expand.blocks import counted_loop
 from xlapy.passes.rewrite import Writer, remove_replaced
 from xlapy.spmd.partial_sums import reducer_op
 from xlapy.spmd.resharding import Resharder
+from xlapy.spmd.sharding_rules.rules import sharding_factors
 from xlapy.spmd.tiling import tiling_of_numbers
 from xlapy.spmd.time_model import BANDWIDTH, START_SECONDS, arithmetic_seconds
+
+MIN_SUM_BITS: Final = 32
+"""Products of pieces of a contracted dimension are added in the type of the result. In types of fewer bits, the sums
+would be rounded more often than those of one dot."""
 
 
 def window_dots(computation: Computation, devices: int, channels: Iterator[int], min_bytes: int) -> None:
@@ -64,32 +70,33 @@ def window_dots(computation: Computation, devices: int, channels: Iterator[int],
 class _Window:
     """A dot whose operand is gathered, or whose result is scattered, in pieces.
 
-    split: the number of the operand that is cut in pieces. operand_dimension, result_dimension: the dimension of it,
-    and of the result, along which the pieces lie.
+    cut: the dimension along which the pieces lie in each of the two operands, None for an operand that is multiplied as
+    a whole. gathered: the number of the operand that is gathered; None if the result is scattered. result_dimension:
+    the dimension of the result along which the pieces lie; None if it is contracted.
     """
 
     dot: Instruction
     collective: Instruction
-    groups: Groups
-    split: int
-    operand_dimension: int
-    result_dimension: int
+    groups: ReplicaGroups
+    cut: tuple[int | None, int | None]
+    gathered: int | None
+    result_dimension: int | None
 
     @property
     def pieces(self) -> int:
-        return len(self.groups[0])
+        return self.groups.group_size
 
 
 def _gathered_operand(dot: Instruction) -> _Window | None:
-    """Returns the window of a dot of which one operand is an all-gather along a dimension that is not contracted."""
-    for split, operand in enumerate(dot.operands[:2]):
+    """Returns the window of a dot of which one operand is an all-gather."""
+    for number, operand in enumerate(dot.operands[:2]):
         if operand.op is not opcodes.ALL_GATHER or len(operand.users) > 1 or dot.operands[0] is dot.operands[1]:
             continue
         dimension = operand.attributes_as(AllGatherAttributes).all_gather_dimension
-        result = {pair: result for result, pair in _free_dimensions(dot).items()}.get((split, dimension))
+        cut, result = next((cut, result) for cut, result in _dimensions(dot) if cut[number] == dimension)
         groups = _groups(operand)
-        if result is not None and groups is not None:
-            return _Window(dot, operand, groups, split, dimension, result)
+        if groups is not None and (result is not None or dot.shape.element_type.bits >= MIN_SUM_BITS):
+            return _Window(dot, operand, groups, cut, number, result)
     return None
 
 
@@ -100,33 +107,24 @@ def _scattered_result(scatter: Instruction) -> _Window | None:
         return None
     if reducer_op(scatter) is not opcodes.ADD:
         return None
-    dimension = scatter.attributes_as(ReduceScatterAttributes).scatter_dimension
-    pair, groups = _free_dimensions(dot).get(dimension), _groups(scatter)
-    return None if pair is None or groups is None else _Window(dot, scatter, groups, *pair, dimension)
+    dimension, groups = scatter.attributes_as(ReduceScatterAttributes).scatter_dimension, _groups(scatter)
+    cut = next(cut for cut, result in _dimensions(dot) if result == dimension)
+    return None if groups is None else _Window(dot, scatter, groups, cut, None, dimension)
 
 
-def _groups(collective: Instruction) -> Groups | None:
+def _dimensions(dot: Instruction) -> Iterator[tuple[tuple[int | None, int | None], int | None]]:
+    """Yields the dimensions of both operands and of the result that belong together; None for no dimension."""
+    for factor in sharding_factors(dot):
+        left, right = factor.operands[:2]
+        yield (left, right), factor.results[0]
+
+
+def _groups(collective: Instruction) -> ReplicaGroups | None:
     """Returns the groups of devices of a collective; None if it has several operands, or names others than devices."""
     attributes = collective.attributes_as(GroupedAttributes)
     if len(collective.operands) > 1 or collective.is_root or collective.has_control_edges:
         return None
-    return attributes.replica_groups.groups if group_mode_of(attributes) is GroupMode.FLATTENED_ID else None
-
-
-def _free_dimensions(dot: Instruction) -> dict[int, tuple[int, int]]:
-    """Returns the dimensions of the result that one operand alone has: the number of the operand and its dimension."""
-    attributes = dot.attributes_as(DotAttributes)
-    bound = [
-        (*attributes.lhs_batch_dims, *attributes.lhs_contracting_dims),
-        (*attributes.rhs_batch_dims, *attributes.rhs_contracting_dims),
-    ]
-    free = [
-        (number, dimension)
-        for number, operand in enumerate(dot.operands[:2])
-        for dimension in range(operand.shape.rank)
-        if dimension not in bound[number]
-    ]
-    return dict(enumerate(free, len(attributes.lhs_batch_dims)))
+    return attributes.replica_groups if group_mode_of(attributes) is GroupMode.FLATTENED_ID else None
 
 
 def _is_faster(window: _Window, min_bytes: int) -> bool:
@@ -149,12 +147,14 @@ class _WindowWriter:
         self.channels = channels
         self.write_here = Writer(window.collective if window.collective.op is opcodes.REDUCE_SCATTER else window.dot)
         positions = [0] * devices
-        for group in window.groups:
+        groups = window.groups.groups
+        for group in groups:
             for position, device in enumerate(group):
                 positions[device] = position
         self.position = Resharder(self.write_here, devices, channels).tile_index(tiling_of_numbers(positions))
-        self.pairs = tuple(
-            [(device, group[position - 1]) for group in window.groups for position, device in enumerate(group)]
+        self.pairs = Permutation.make(
+            [device for group in groups for device in group],
+            [group[position - 1] for group in groups for position in range(len(group))],
         )
 
     def write(self) -> None:
@@ -170,14 +170,18 @@ class _WindowWriter:
         remove_replaced(other)
 
     def _gathered(self) -> Instruction:
-        """Multiplies one piece after the other, and writes each product where it belongs."""
+        """Multiplies one piece after the other, and writes each product where it belongs, or adds it."""
         window, write = self.window, self.write_here
-        size = window.collective.operands[0].shape.dimensions[window.operand_dimension]
+        assert window.gathered is not None
         start = write.splat(0, window.dot.shape)
-        other = window.dot.operands[1 - window.split]
+        other = window.dot.operands[1 - window.gathered]
 
         def updated(into: Writer, result: Instruction, piece: Instruction, known: list[Instruction]) -> Instruction:
-            product = self._product(into, piece, known[0])
+            operands = [piece, known[0]] if window.gathered == 0 else [known[0], piece]
+            product = self._product(into, operands, known[1])
+            if window.result_dimension is None:
+                return into.add(opcodes.ADD, result, product)
+            size = product.shape.dimensions[window.result_dimension]
             offsets = self._offsets(into, result.shape.rank, window.result_dimension, known[1], size)
             return into.add(opcodes.DYNAMIC_UPDATE_SLICE, result, product, *offsets)
 
@@ -194,23 +198,15 @@ class _WindowWriter:
     def _scattered(self) -> Instruction:
         """Adds one product after the other to the sum that passes by, until it arrives where it belongs."""
         window, write = self.window, self.write_here
-        size = window.collective.shape.dimensions[window.result_dimension]
-        whole, other = (window.dot.operands[number] for number in (window.split, 1 - window.split))
-
-        def product(into: Writer, whole: Instruction, factor: Instruction, block: Instruction) -> Instruction:
-            shape = _resized(whole.shape, window.operand_dimension, size)
-            offsets = self._offsets(into, shape.rank, window.operand_dimension, block, size)
-            attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=shape.dimensions)
-            piece = into.add(opcodes.DYNAMIC_SLICE, whole, *offsets, attributes=attributes, shape=shape)
-            return self._product(into, piece, factor)
 
         def body(into: Writer, number: Instruction, state: list[Instruction]) -> list[Instruction]:
-            total, whole, factor, position = state
-            added = product(into, whole, factor, self._block(into, position, number, 2))
-            return [into.add(opcodes.ADD, self._sent(into, total), added), whole, factor, position]
+            total, left, right, position = state
+            added = self._product(into, [left, right], self._block(into, position, number, 2))
+            return [into.add(opcodes.ADD, self._sent(into, total), added), left, right, position]
 
         first = self._block(write, self.position, write.scalar(0, self.position.shape.element_type), 1)
-        state = [product(write, whole, other, first), whole, other, self.position]
+        operands = list(window.dot.operands[:2])
+        state = [self._product(write, operands, first), *operands, self.position]
         return counted_loop(write, window.pieces - 1, state, body, "windowed_dot")[0]
 
     # -- parts of both loops
@@ -233,14 +229,25 @@ class _WindowWriter:
         attributes = CollectivePermuteAttributes.make(channel_id=next(self.channels), source_target_pairs=self.pairs)
         return into.add(opcodes.COLLECTIVE_PERMUTE, piece, attributes=attributes)
 
-    def _product(self, into: Writer, piece: Instruction, factor: Instruction) -> Instruction:
-        """Multiplies a piece of the split operand with the other operand."""
+    def _product(self, into: Writer, operands: Sequence[Instruction], block: Instruction) -> Instruction:
+        """Multiplies one piece: the gathered one, and the parts number `block` of operands that are cut."""
         window = self.window
-        size = piece.shape.dimensions[window.operand_dimension]
-        operands = [piece, factor] if window.split == 0 else [factor, piece]
-        product = edit.clone_instruction(window.dot, into.computation, operands)
-        edit.set_shape(product, _resized(window.dot.shape, window.result_dimension, size))
+        parts = [
+            operand if number == window.gathered or dimension is None else self._part(into, operand, dimension, block)
+            for number, (operand, dimension) in enumerate(zip(operands, window.cut, strict=True))
+        ]
+        product = edit.clone_instruction(window.dot, into.computation, parts)
+        if window.result_dimension is not None:
+            size = window.dot.shape.dimensions[window.result_dimension] // window.pieces
+            edit.set_shape(product, _resized(window.dot.shape, window.result_dimension, size))
         return product
+
+    def _part(self, into: Writer, array: Instruction, dimension: int, block: Instruction) -> Instruction:
+        size = array.shape.dimensions[dimension] // self.window.pieces
+        shape = _resized(array.shape, dimension, size)
+        offsets = self._offsets(into, shape.rank, dimension, block, size)
+        attributes = DynamicSliceAttributes.make(dynamic_slice_sizes=shape.dimensions)
+        return into.add(opcodes.DYNAMIC_SLICE, array, *offsets, attributes=attributes, shape=shape)
 
 
 def _resized(shape: Shape, dimension: int, size: int) -> Shape:
