@@ -25,6 +25,7 @@ from benchmarks.sharded_programs import (
     mesh,
     outputs,
     program,
+    shardings_of,
 )
 
 
@@ -84,7 +85,7 @@ def _constraint_only() -> Any:
     return jax.jit(jax.grad(loss)), (block_weights(over, None, None), x)
 
 
-@program("step of a loop over stacked layers, layers cut over data, results open")
+@program("step of a loop over stacked layers, layers cut over data")
 def _stacked_layers() -> Any:
     over = mesh(data=2, model=4)
 
@@ -95,7 +96,7 @@ def _stacked_layers() -> Any:
         return (lax.scan(layer, x, layers)[0] ** 2).mean()
 
     layers = array(over, (8, 256, 512), None, "data", "model"), array(over, (8, 512, 256), None, "model", "data")
-    return jax.jit(jax.grad(loss)), (layers, array(over, (64, 256), "data"))
+    return jax.jit(jax.grad(loss), out_shardings=shardings_of(layers)), (layers, array(over, (64, 256), "data"))
 
 
 @program("loop over stacked layers that are recomputed, only the weights cut")
