@@ -173,10 +173,10 @@ def _factored(
         return None
     sizes: list[int] = []
     tilings: tuple[list[Tiling | None], list[Tiling | None]] = ([], [])
-    for before, after in groups:
+    for group in groups:
         sides = [
             ([array.dimensions[d] for d in dimensions], [sharding.tilings[d] for d in dimensions])
-            for array, sharding, dimensions in ((shape, source, before), (result, wanted, after))
+            for array, sharding, dimensions in ((shape, source, group[0]), (result, wanted, group[1]))
         ]
         factors = _common_factors(sides)
         if factors is None:
@@ -187,7 +187,8 @@ def _factored(
             if split is None:
                 return None
             found += split
-    return _Factored(shape.with_dimensions(sizes), *[ArraySharding(tuple(some)) for some in tilings], wanted)
+    before, after = (ArraySharding(tuple(some)) for some in tilings)
+    return _Factored(shape.with_dimensions(sizes), before, after, wanted)
 
 
 def _has_all_tilings(sharding: ArraySharding, dimensions: Sequence[int]) -> bool:
@@ -250,8 +251,8 @@ def _ranges(
         if min(sizes[0], new_sizes[0]) < tile_count(tiling):
             return None
         taken[before[0]] = given[after[0]] = tiling
-        ranges = [tile_size(some[0], tiling) * math.prod(some[1:]) for some in (sizes, new_sizes)]
-        found.append((math.prod(sizes), tiling, *ranges))
+        old, new = (tile_size(some[0], tiling) * math.prod(some[1:]) for some in (sizes, new_sizes))
+        found.append((math.prod(sizes), tiling, old, new))
     if not are_independent([*taken, *operand.manual_axes]):
         return None
     return _Ranges(ArraySharding(tuple(taken)), ArraySharding(tuple(given)), tuple(found))

@@ -81,13 +81,15 @@ class PartitionedArray:
 class Resharder:
     """Writes the resharding instructions of one computation, each resharded array once.
 
-    channels: yields channel numbers that no collective of the module has yet.
+    channels: yields channel numbers that no collective of the module has yet. tile_values: the values that depend on
+    the device's tile and are written already, by tiling, type and the values of all tiles.
     """
 
     def __init__(self, write: Writer, devices: int, channels: Iterator[int]) -> None:
         self.write = write
         self.devices = devices
         self.channels = channels
+        self.tile_values: dict[tuple[Tiling, str, bytes], Instruction] = {}
         self._offsets: dict[tuple[Tiling | None, int, PrimitiveType], Instruction] = {}
         self._resharded: dict[tuple[PartitionedArray, ArraySharding], PartitionedArray] = {}
 

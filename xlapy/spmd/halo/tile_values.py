@@ -29,6 +29,13 @@ Values: TypeAlias = "np.ndarray[Any, Any]"
 
 def per_tile_value(resharder: Resharder, tiling: Tiling, values: Values) -> Instruction:
     """Returns `values[tile]` on a device that holds that tile of a tiling; values: booleans or integers."""
+    key = tiling, values.dtype.str, values.tobytes()
+    if key not in resharder.tile_values:
+        resharder.tile_values[key] = _written(resharder, tiling, values)
+    return resharder.tile_values[key]
+
+
+def _written(resharder: Resharder, tiling: Tiling, values: Values) -> Instruction:
     if (values == values[0]).all():
         return resharder.write.constant(Literal.array_of(np.asarray(values[0])))
     if tiling.numbers is not None:
