@@ -46,14 +46,19 @@ def initialize(
     If something is wrong with the processes as a whole, process 0 raises `ExecutionError`, and the others exit with
     code 1. Afterwards, an uncaught exception that ends several processes is printed by the first of them only.
     """
-    _check_arguments(num_processes, process_id, timeout)
+    from xlapy.runtime.collectives.mpi import start
+
+    launcher = start.find_launcher(os.environ)
+    try:
+        _check_arguments(num_processes, process_id, timeout)
+    except InvalidArgumentError:
+        if launcher is not None and launcher.process_index:  # process 0 raises it, too
+            raise SystemExit(1) from None
+        raise
     group = current_process_group()
     if group is not None or _ended:
         state = "is a member of the process group already" if group is not None else "has left the process group"
         raise ExecutionError(codes.ALREADY_INITIALIZED, f"this process {state}; initialize is called once")
-    from xlapy.runtime.collectives.mpi import start
-
-    launcher = start.find_launcher(os.environ)
     if launcher is not None:
         for name, given, known in (
             ("num_processes", num_processes, launcher.process_count),

@@ -36,7 +36,7 @@ TIMEOUT = 4.0
 """The flag `collective_timeout`, in seconds."""
 START_SECONDS = 8.0
 """The time-out of `initialize`. Processes that are killed before they have joined are noticed by it."""
-SLACK = 15.0
+SLACK = 60.0
 """Seconds that a busy machine adds to time-outs."""
 STOP_EVERY = 10
 _LINE_LIMIT = 80
@@ -184,7 +184,8 @@ class Job:
     def _faults_of_error(self, printed: dict[int, str]) -> list[str]:
         """What is wrong with the error that one of the processes prints."""
         whole = "\n".join(printed.values())
-        if len(printed) != 1 or whole.count("Traceback (most") - whole.count("was the direct cause") != 1:
+        chained = whole.count("was the direct cause of") + whole.count("During handling of the above")
+        if len(printed) != 1 or whole.count("Traceback (most") - chained != 1:
             return [f"{self}: not one process prints one error: {printed}"]
         errors = re.findall(r"^\S*Error: .* \[E6\d+\]$", whole, re.MULTILINE)
         if not errors or f"process {self.victim}" not in errors[-1]:
@@ -217,8 +218,15 @@ def _is_running(pid: int) -> bool:
 
 
 def _left_behind(before: set[str]) -> list[str]:
-    """The files of shared memory that were not there before."""
-    return sorted(set(os.listdir("/dev/shm")) - before)
+    """The files of shared memory that were not there before and that no process uses."""
+    found = set(os.listdir("/dev/shm")) - before
+    for folder in Path("/proc").glob("[0-9]*") if found else ():
+        try:
+            maps = (folder / "maps").read_text()
+        except OSError:
+            continue
+        found -= {name for name in found if name in maps}
+    return sorted(found)
 
 
 def _descendants() -> list[str]:

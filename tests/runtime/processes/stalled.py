@@ -1,6 +1,6 @@
 """Processes of a test in which some do not do what others wait for. Each prints the error that it gets.
 
-mpirun -n 3 python tests/runtime/processes/stalled.py stalls|differs|fails PLATFORM
+mpirun -n 3 python tests/runtime/processes/stalled.py stalls|differs|fails|leaves PLATFORM
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ def main(kind: str, platform: str) -> None:
     group.barrier(what="the start")
     begin = time.monotonic()
     try:
+        if kind == "leaves" and is_last:
+            return
         if kind == "stalls" and is_last:
             time.sleep(float(sys.argv[3]))
         else:

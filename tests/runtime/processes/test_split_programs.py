@@ -86,7 +86,23 @@ def test_an_all_reduce_with_a_process_that_stalls_ends_in_time(platform: str) ->
 def test_programs_that_differ_are_an_error_in_all_processes() -> None:
     found = errors_of("differs", "cpu")
     assert set(found) == {0, 1, 2}
-    assert any("(device 2) executes other" in text and "executes awaited" in text for text in found.values()), found
+    for process, text in found.items():
+        assert "(device 2) executes other" in text and "executes awaited" in text, found
+        assert f"total (all-reduce) on device {process} of process {process} waits for device" in text, found
+        assert f"[{codes.DIFFERENT_PROGRAMS}]" in text, found
+
+
+@pytest.mark.parametrize("platform", ["cpu", "interpreter"])
+def test_a_process_that_leaves_is_named_with_what_waits_for_it(platform: str) -> None:
+    found = errors_of("leaves", platform)
+    assert set(found) == {0, 1}
+    for process, text in found.items():
+        assert "process 2 (device 2) has left the process group" in text and f"[{codes.PROCESS_LOST}]" in text, text
+        if platform == "cpu":
+            waits = f"total (all-reduce) on device {process} of process {process} waits for device 2 of process 2 ["
+        else:
+            waits = "it has waited for process 2 (device 2) ["
+        assert waits in text and "total (all-reduce)" in text, text
 
 
 def test_threads_launch_in_an_order_that_all_processes_have() -> None:

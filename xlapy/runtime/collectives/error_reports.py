@@ -20,11 +20,11 @@ from xlapy.base.error_codes.code import split_code
 from xlapy.base.errors import XlaError
 from xlapy.runtime.collectives.process_group import ErrorReport, ProcessGroup, current_process_group
 
-REPORT_SECONDS: Final = 1.0
+REPORT_SECONDS: Final = 5.0
 """How long a process waits for those before it to end with the same error. Processes notice a failure within
-milliseconds of each other."""
+milliseconds of each other, unless they are busy."""
 
-SHOW_SECONDS: Final = 3.0
+SHOW_SECONDS: Final = 10.0
 """How long a process waits until one before it, which has the same error, has shown it."""
 
 _POLL_SECONDS: Final = 0.005

@@ -6,6 +6,7 @@ all processes find is raised in process 0; the others end with exit code 1 and w
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -54,6 +55,9 @@ _LAUNCHERS: Final = (
 _ADDRESS_KEY: Final = "xlapy/coordinator"
 
 _RETRY_SECONDS: Final = 0.05
+
+_SHARED_MEMORY: Final = "/dev/shm/mpich_shm_"
+"""The beginning of the files through which MPICH's processes share memory."""
 
 
 def find_launcher(environment: Mapping[str, str]) -> Launcher | None:
@@ -229,14 +233,14 @@ def load_mpi(process_index: int) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "suspicious MPI execution environment")
             from mpi4py import MPI
+        return MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MPI library
-        refuse(
-            process_index,
-            codes.MPI_MISSING,
-            f"several processes need mpi4py and an MPI library: {str(error).splitlines()[0]}; "
-            "`pip install 'xlapy[mpi]'` installs both",
-        )
-    return MPI
+        reason = str(error).splitlines()[0]
+    refuse(
+        process_index,
+        codes.MPI_MISSING,
+        f"several processes need mpi4py and an MPI library: {reason}; `pip install 'xlapy[mpi]'` installs both",
+    )
 
 
 def initialize(mpi: Any, process_index: int, timeout: float) -> None:
@@ -317,12 +321,28 @@ def checked_library(mpi: Any, timeout: float) -> MpiLibrary:
         )
     library = open_library(mpi, timeout)
     texts = library.exchange_texts(f"{VERSION}\n{socket.gethostname()}", timeout)
+    unlink_shared_memory()
     versions = [text.split("\n")[0] for text in texts]
     for index, version in enumerate(versions):
         if version != versions[0]:
             message = f"process 0 runs xlapy {versions[0]}, process {index} xlapy {version}"
             refuse(library.process_index, codes.PROCESS_VERSIONS, message)
     return dataclasses.replace(library, hosts=[text.split("\n")[-1] for text in texts])
+
+
+def unlink_shared_memory() -> None:
+    """Deletes the name of the memory that MPICH shares between processes; all of them have attached it.
+
+    MPICH deletes it when it is finalized, so it would be left on the machine by each job that ends otherwise.
+    """
+    try:
+        with open("/proc/self/maps") as maps:
+            files = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if _SHARED_MEMORY in line}
+    except OSError:
+        return
+    for file in files:
+        with contextlib.suppress(OSError):  # another process has deleted it
+            os.unlink(file)
 
 
 def start_group(library: MpiLibrary) -> ProcessGroup:
