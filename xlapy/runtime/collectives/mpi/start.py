@@ -233,14 +233,14 @@ def load_mpi(process_index: int) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "suspicious MPI execution environment")
             from mpi4py import MPI
-        return MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MPI library
-        reason = str(error).splitlines()[0]
-    refuse(
-        process_index,
-        codes.MPI_MISSING,
-        f"several processes need mpi4py and an MPI library: {reason}; `pip install 'xlapy[mpi]'` installs both",
-    )
+        refuse(
+            process_index,
+            codes.MPI_MISSING,
+            f"several processes need mpi4py and an MPI library: {str(error).splitlines()[0]}; "
+            "`pip install 'xlapy[mpi]'` installs both",
+        )
+    return MPI
 
 
 def initialize(mpi: Any, process_index: int, timeout: float) -> None:
@@ -361,4 +361,4 @@ def refuse(process_index: int, code: ErrorCode, message: str) -> NoReturn:
     """Raises an error that all processes find, in process 0; ends the others."""
     if process_index != 0:
         raise SystemExit(1)
-    raise ExecutionError(code, message)
+    raise ExecutionError(code, message) from None  # the message says what was caught
