@@ -13,6 +13,7 @@ import pytest
 from tests.xla_reference_devices import Case
 from tests.xla_reference_devices import run_on_devices as run_on_xla
 from xlapy import opcodes
+from xlapy.base.element_types import ARRAY_TYPES
 from xlapy.hlo.module import Module
 from xlapy.hlo.verify import verify
 from xlapy.opcodes.attributes.replica_groups import GroupList, GroupMode, IotaGroups, MeshGroups, group_mode
@@ -63,6 +64,7 @@ def test_every_collective_mode_and_form_of_groups_occurs() -> None:
     assert {i.op for i in met} >= {
         opcodes.ALL_REDUCE_START, opcodes.ALL_GATHER_START, opcodes.COLLECTIVE_PERMUTE_START, opcodes.REDUCE_SCATTER,
         opcodes.ALL_TO_ALL, opcodes.COLLECTIVE_BROADCAST, opcodes.COLLECTIVE_REDUCE, opcodes.ASYNC_START,
+        opcodes.ASYNC_UPDATE, opcodes.RAGGED_ALL_TO_ALL, opcodes.SEND, opcodes.RECV, opcodes.CONDITIONAL,
         opcodes.REPLICA_ID, opcodes.PARTITION_ID, opcodes.WHILE, opcodes.CALL,
     }  # fmt: skip
     grouped = [i.attributes for i in met if hasattr(i.attributes, "replica_groups")]
@@ -71,6 +73,24 @@ def test_every_collective_mode_and_form_of_groups_occurs() -> None:
     assert any(len({len(row) for row in a.replica_groups.groups}) > 1 for a in grouped)
     modes = {group_mode(a.channel_id, getattr(a, "use_global_device_ids", None)) for a in grouped}
     assert modes == set(GroupMode)
+
+
+def test_programs_that_round_have_every_type_and_reducers_that_are_not_associative() -> None:
+    modules = [
+        random_collective_module(seed, 4, 2, element_types=ARRAY_TYPES, portable=False, exact=False)
+        for seed in range(300)
+    ]
+    met = [i for module in modules for i in module.instructions()]
+    sent = [i for i in met if i.op.family == "collectives" and i.operands]
+    assert {i.operands[0].shape.element_type for i in sent} == set(ARRAY_TYPES)
+    reducers = {tuple(r.op for r in i.computations[0]) for i in met if i.op is opcodes.ALL_REDUCE}
+    parameters = (opcodes.PARAMETER, opcodes.PARAMETER)
+    assert {(*parameters, op) for op in (opcodes.ADD, opcodes.MULTIPLY, opcodes.SUBTRACT, opcodes.XOR)} <= reducers
+    assert any(len(reducer) > 3 for reducer in reducers)
+    inside = [
+        computation for i in met if i.op in (opcodes.WHILE, opcodes.CONDITIONAL) for computation in i.computations
+    ]
+    assert any(i.op.family == "collectives" and i.operands for computation in inside for i in computation)
 
 
 @pytest.mark.parametrize(("replicas", "partitions"), GRIDS)

@@ -30,6 +30,7 @@ from xlapy.opcodes.elementwise import (
     CONVERT,
     MAXIMUM,
     MINIMUM,
+    MULTIPLY,
     CompareAttributes,
     ComparisonDirection,
 )
@@ -53,6 +54,7 @@ from xlapy.testing.random_modules.collectives import (
     random_operand,
     random_operand_like,
 )
+from xlapy.testing.random_modules.device_exchanges import EXCHANGES
 from xlapy.testing.random_modules.generator import Choices, ModuleGenerator, SkipDraw
 from xlapy.testing.random_modules.replica_groups import Devices, random_factors
 
@@ -86,7 +88,7 @@ def movement(generator: ModuleGenerator, devices: Devices) -> None:
             RESHAPE, (operand,), ReshapeAttributes.make(), shape=Shape.array(shape.element_type, sizes)
         )
     else:
-        if shape.size > 64:
+        if shape.size > devices.max_elements // 64:
             raise SkipDraw
         wide = Shape.array(shape.element_type, [4, *shape.dimensions])
         attributes = BroadcastAttributes.make(dimensions=tuple(range(1, shape.rank + 1)))
@@ -96,11 +98,12 @@ def movement(generator: ModuleGenerator, devices: Devices) -> None:
 
 
 def arithmetic(generator: ModuleGenerator, devices: Devices) -> None:
-    """Adds a maximum, a minimum or, of integers, a sum."""
+    """Adds a maximum, a minimum or, of integers, a sum; or any sum or product, if results may be rounded."""
     operand = random_operand(generator, types=lambda t: not t.is_complex and t is not PRED)
     other = random_operand_like(generator, operand)
     exact = operand.shape.element_type in EXACT_TYPES
-    added = generator.add(generator.choice((MAXIMUM, MINIMUM, *([ADD] if exact else []))), (operand, other))
+    choices = (MAXIMUM, MINIMUM, *([ADD] if exact else []), *([] if devices.exact else [ADD, MULTIPLY]))
+    added = generator.add(generator.choice(choices), (operand, other))
     if operand in devices.large_values or other in devices.large_values:
         devices.large_values.add(added)
 
@@ -119,7 +122,7 @@ def loop(generator: ModuleGenerator, devices: Devices) -> None:
     """Adds a while loop of one to three iterations, whose body may contain collectives."""
     if devices.portable and devices.partitions > 1:
         raise SkipDraw  # XLA applies the tuple sharding of a loop to each of its arrays, and fails
-    operand = random_operand(generator, types=lambda t: t in EXACT_TYPES)
+    operand = random_operand(generator, types=lambda t: t in EXACT_TYPES or not devices.exact)
     state = Shape.tuple([Shape.scalar(S32), operand.shape])
     condition = generator.nested("condition", [state], scalars=True)
     limit = condition.constant(np.array(generator.integer(1, 3), np.int32))
@@ -129,7 +132,7 @@ def loop(generator: ModuleGenerator, devices: Devices) -> None:
     counter, value = add_tuple_element(inner, inner.pool[0], 0), add_tuple_element(inner, inner.pool[0], 1)
     inner.pool[:] = [value]
     inner.add_random_instructions(2)
-    fitting = [i for i in inner.pool if i.shape == operand.shape and i not in devices.large_values]
+    fitting = [i for i in inner.pool if i.shape == operand.shape and not (devices.exact and i in devices.large_values)]
     step = inner.add(ADD, (counter, inner.constant(np.array(1, np.int32))))
     body = inner.finish(inner.add(TUPLE, (step, fitting[-1])))
     start = generator.add(TUPLE, (generator.constant(np.array(0, np.int32)), operand))
@@ -160,6 +163,7 @@ def random_collective_module(
     element_types: Sequence[PrimitiveType] = TYPES,
     portable: bool = True,
     asynchronous: bool = False,
+    exact: bool = True,
 ) -> Module:
     """Draws a valid module for replicas * partitions devices; about half of its instructions are collectives.
 
@@ -168,22 +172,27 @@ def random_collective_module(
     the program is already partitioned.
 
     instructions: the number of draws. portable: draw only what XLA:CPU runs; otherwise also all-to-all and
-    collective-permute of several operands, collective-broadcast and collective-reduce. asynchronous: split most
-    collectives into a -start and a -done instruction.
+    collective-permute of several operands, collective-broadcast, collective-reduce, ragged-all-to-all, send and recv,
+    and conditionals. asynchronous: split most collectives into a -start and a -done instruction. exact: draw only what
+    has the same bits in every implementation; otherwise also sums and products that are rounded, reducers that are not
+    associative, and large arrays. Implementations then agree only if they combine members in the same order.
     """
-    devices = Devices(replicas, partitions, portable, asynchronous)
+    devices = Devices(replicas, partitions, portable, asynchronous, exact, 4096 if exact else 1 << 17)
     module = Module(f"collectives_{seed}")
     module.config.replica_count, module.config.num_partitions = replicas, partitions
     entry = edit.add_computation(module, "entry", entry=True)
     local = [bind_devices(op_generator, devices) for _, op_generator in _LOCAL_OPERATIONS]
+    exchanges = [] if portable else [bind_devices(op_generator, devices) for op_generator in EXCHANGES]
     choices = Choices(
         tuple(element_types),
-        {"collectives": [op_generator for _, op_generator in op_generators(devices)], "local": local},
+        {"collectives": [*(op_generator for _, op_generator in op_generators(devices)), *exchanges], "local": local},
         {"collectives": 1.0, "local": 0.8},
     )
     generator = ModuleGenerator(module, entry, np.random.default_rng(seed), choices, ("collectives", "local"))
     for _ in range(2):
-        generator.parameter(Shape.array(generator.type(), [4 * replicas * partitions // generator.choice((1, 2)), 2]))
+        rows = 4 * replicas * partitions // generator.choice((1, 2))
+        columns = 2 if exact else generator.choice((0, 1, 2, 2, 3, 67, 300))
+        generator.parameter(Shape.array(generator.type(), [rows, columns]))
     generator.add_random_instructions(instructions)
     generator.finish(generator.add(TUPLE, [i for i in generator.pool if not i.has_users and i.shape.is_array]))
     module.config.entry_computation_layout = entry.program_shape

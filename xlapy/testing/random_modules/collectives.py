@@ -18,8 +18,8 @@ from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes import collectives as ops
 from xlapy.opcodes.attributes.replica_groups import GroupList, ReplicaGroups
-from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START
-from xlapy.opcodes.elementwise import ADD, AND, MAXIMUM, MINIMUM, MULTIPLY, OR
+from xlapy.opcodes.control import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE
+from xlapy.opcodes.elementwise import ADD, AND, MAXIMUM, MINIMUM, MULTIPLY, OR, SUBTRACT, XOR
 from xlapy.opcodes.registry import OpDef
 from xlapy.opcodes.tuples import GET_TUPLE_ELEMENT, GetTupleElementAttributes
 from xlapy.testing.random_modules.generator import ModuleGenerator, OpGenerator, SkipDraw
@@ -61,20 +61,28 @@ def _random_operands(generator: ModuleGenerator, devices: Devices, min_rank: int
 def _random_reducer(
     generator: ModuleGenerator, devices: Devices, operands: Sequence[Instruction]
 ) -> tuple[Computation, bool]:
-    """Draws a reducer that is exact on all operands; returns it and whether its results may be large."""
+    """Draws a reducer, by default one that is exact on all operands; returns it and whether its results may be large.
+
+    Reducers that are not exact need not be associative either: their results depend on the order of the members.
+    """
     t = operands[0].shape.element_type
     small = not any(operand in devices.large_values for operand in operands)
     if t is PRED:
-        choices = [AND, OR]
+        choices = [AND, OR, *([] if devices.portable else [XOR])]
     elif t.is_complex:
         choices = [ADD] if small else []
     elif t.is_floating:
         choices = [MAXIMUM, MINIMUM, *([ADD, ADD] if small else [])]
     else:
-        choices = [MAXIMUM, MINIMUM, ADD, ADD, MULTIPLY]
+        choices = [MAXIMUM, MINIMUM, ADD, ADD, MULTIPLY, *([] if devices.portable else [AND, OR, XOR])]
+    if not devices.exact and t is not PRED:
+        choices += [ADD, MULTIPLY, SUBTRACT]
     op = generator.choice(choices)
     inner = generator.nested("reducer", [Shape.scalar(t)] * 2, scalars=True)
-    return inner.finish(inner.add(op, inner.pool[:2])), op is ADD and t not in EXACT_TYPES
+    root = inner.add(op, inner.pool[:2])
+    if not devices.exact and t is not PRED and generator.chance(0.3):  # a reducer that no library knows
+        root = inner.add(generator.choice((ADD, MULTIPLY, SUBTRACT)), generator.shuffled([root, inner.pool[0]]))
+    return inner.finish(root), op is ADD and t not in EXACT_TYPES
 
 
 def _same_type_operands(operands: Sequence[Instruction]) -> list[Instruction]:
@@ -87,7 +95,7 @@ def _one_floating_type(operands: Sequence[Instruction]) -> list[Instruction]:
     return [o for o in operands if not o.shape.element_type.is_floating or o.shape.element_type is floats[0]]
 
 
-def _add_collective(
+def add_collective(
     generator: ModuleGenerator,
     devices: Devices,
     op: OpDef,
@@ -98,8 +106,9 @@ def _add_collective(
 ) -> Instruction:
     """Adds a collective, synchronous or asynchronous, and the elements of its result if that is a tuple."""
     is_asynchronous = generator.chance(0.7)  # drawn even if unused: other draws do not depend on `asynchronous`
+    updates = 0 if devices.portable else generator.choice((0, 0, 1, 2))
     if devices.asynchronous and is_asynchronous:
-        added = _add_asynchronous(generator, op, operands, attributes, computations, shape)
+        added = _add_asynchronous(generator, op, operands, attributes, computations, shape, updates)
     else:
         added = generator.add(op, operands, attributes, computations, shape)
     may_be_large = any(operand in devices.large_values for operand in operands)
@@ -130,8 +139,10 @@ def _add_asynchronous(
     attributes: Any,
     computations: Sequence[Computation],
     shape: Shape | None,
+    updates: int,
 ) -> Instruction:
-    """Adds the -start and -done operations of the collective, or async-start and async-done if it has none."""
+    """Adds the -start and -done operations of the collective, or async-start, `updates` async-updates and async-done if
+    it has none."""
     shapes = [operand.shape for operand in operands]
     result = shape or op.result_shape(shapes, attributes, [c.program_shape for c in computations])
     if op not in _START_AND_DONE:
@@ -139,6 +150,8 @@ def _add_asynchronous(
         wrapped = inner.finish(inner.add(op, inner.pool[:], attributes, computations, result))
         whole = Shape.tuple([Shape.tuple(shapes), result, Shape.scalar(U32)])
         begun = edit.create(generator.computation, ASYNC_START, operands, None, (wrapped,), shape=whole)
+        for _ in range(updates):
+            begun = edit.create(generator.computation, ASYNC_UPDATE, (begun,), shape=whole)
         return generator.add(ASYNC_DONE, (begun,))
     start, done = _START_AND_DONE[op]
     both = Shape.tuple([shapes[0] if len(shapes) == 1 else Shape.tuple(shapes), result])
@@ -162,7 +175,7 @@ def all_reduce(generator: ModuleGenerator, devices: Devices) -> None:
         generator,
         devices,
         may_be_large,
-        lambda: _add_collective(generator, devices, opcodes.ALL_REDUCE, operands, attributes, [computation]),
+        lambda: add_collective(generator, devices, opcodes.ALL_REDUCE, operands, attributes, [computation]),
     )
 
 
@@ -193,7 +206,7 @@ def collective_reduce(generator: ModuleGenerator, devices: Devices) -> None:
         generator,
         devices,
         may_be_large,
-        lambda: _add_collective(generator, devices, opcodes.COLLECTIVE_REDUCE, operands, attributes, [computation]),
+        lambda: add_collective(generator, devices, opcodes.COLLECTIVE_REDUCE, operands, attributes, [computation]),
     )
 
 
@@ -204,11 +217,11 @@ def all_gather(generator: ModuleGenerator, devices: Devices) -> None:
     if devices.portable and len(operands) > 1:
         dimension = 0  # XLA:CPU concatenates several arrays along dimension 0, whatever the attribute says
     chosen, members = random_group_attributes(generator, devices)
-    if operands[0].shape.size * members > 4096:
+    if operands[0].shape.size * members > devices.max_elements:
         raise SkipDraw
     attributes = ops.AllGatherAttributes.make(all_gather_dimension=dimension, **chosen)
     shape = ops.all_gather_shape([operand.shape for operand in operands], dimension, members)
-    _add_collective(generator, devices, opcodes.ALL_GATHER, operands, attributes, shape=shape)
+    add_collective(generator, devices, opcodes.ALL_GATHER, operands, attributes, shape=shape)
 
 
 def reduce_scatter(generator: ModuleGenerator, devices: Devices) -> None:
@@ -223,7 +236,7 @@ def reduce_scatter(generator: ModuleGenerator, devices: Devices) -> None:
         generator,
         devices,
         may_be_large,
-        lambda: _add_collective(generator, devices, opcodes.REDUCE_SCATTER, operands, attributes, [computation], shape),
+        lambda: add_collective(generator, devices, opcodes.REDUCE_SCATTER, operands, attributes, [computation], shape),
     )
 
 
@@ -234,11 +247,11 @@ def all_to_all(generator: ModuleGenerator, devices: Devices) -> None:
     if not devices.portable and generator.chance(0.4):
         others = [random_operand_like(generator, operand) for _ in range(members - 1)]
         attributes = ops.AllToAllAttributes.make(**chosen)
-        _add_collective(generator, devices, opcodes.ALL_TO_ALL, [operand, *others], attributes)
+        add_collective(generator, devices, opcodes.ALL_TO_ALL, [operand, *others], attributes)
         return
     dimension = generator.choice([d for d, size in enumerate(operand.shape.dimensions) if size % members == 0])
     attributes = ops.AllToAllAttributes.make(split_dimension=dimension, **chosen)
-    _add_collective(generator, devices, opcodes.ALL_TO_ALL, [operand], attributes)
+    add_collective(generator, devices, opcodes.ALL_TO_ALL, [operand], attributes)
 
 
 def collective_permute(generator: ModuleGenerator, devices: Devices) -> None:
@@ -251,7 +264,7 @@ def collective_permute(generator: ModuleGenerator, devices: Devices) -> None:
         channel_id=devices.channel(mode), source_target_pairs=pairs or ((0, 0),)
     )
     operands = _random_operands(generator, devices)[: 1 if devices.portable else 3]
-    _add_collective(generator, devices, opcodes.COLLECTIVE_PERMUTE, operands, attributes)
+    add_collective(generator, devices, opcodes.COLLECTIVE_PERMUTE, operands, attributes)
 
 
 def collective_broadcast(generator: ModuleGenerator, devices: Devices) -> None:
@@ -261,7 +274,7 @@ def collective_broadcast(generator: ModuleGenerator, devices: Devices) -> None:
         chosen["replica_groups"] = GroupList(((0,),))
     attributes = ops.CollectiveBroadcastAttributes.make(**chosen)
     operands = _one_floating_type(_random_operands(generator, devices))
-    _add_collective(generator, devices, opcodes.COLLECTIVE_BROADCAST, operands, attributes)
+    add_collective(generator, devices, opcodes.COLLECTIVE_BROADCAST, operands, attributes)
 
 
 DeviceOpGenerator = Callable[[ModuleGenerator, Devices], None]

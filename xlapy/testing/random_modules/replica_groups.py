@@ -33,16 +33,21 @@ MODES_WITHOUT_GLOBAL_IDS = (GroupMode.CROSS_REPLICA, GroupMode.CROSS_PARTITION)
 class Devices:
     """The devices for which a random module is drawn, and the state that its op generators share.
 
-    portable: draw only collectives that XLA:CPU runs. asynchronous: draw -start and -done operations. channels: the
-    last channel id in use. large_values: values that depend on sums and thus may be larger than arguments.
+    portable: draw only collectives that XLA:CPU runs. asynchronous: draw -start and -done operations. exact: draw only
+    operations whose results have the same bits in every implementation. max_elements: the largest number of elements
+    of a result. channels: the last channel id in use. large_values: values that depend on sums and thus may be larger
+    than arguments. transfers: the pairs of send and recv between replicas, in order.
     """
 
     replicas: int
     partitions: int
     portable: bool = True
     asynchronous: bool = False
+    exact: bool = True
+    max_elements: int = 4096
     channels: int = 0
     large_values: set[Instruction] = field(default_factory=set[Instruction])
+    transfers: list[tuple[Instruction, Instruction]] = field(default_factory=list[tuple[Instruction, Instruction]])
 
     def ids(self, mode: GroupMode) -> int:
         """Returns the number of ids that the replica groups of a mode contain."""
