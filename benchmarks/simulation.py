@@ -3,31 +3,40 @@
     xlapy simulate --calibrate --machine this.json
     python -m benchmarks.simulation this.json [SET ...] [--measured FILE]
 
-Prints the measured and the predicted time of a step, and their ratio, for the programs below (`common`) and those of
-`simulation_programs` (`first`, `second`). All programs are measured several times in turn, because the speed of a
-machine changes; the least of the medians of each counts. FILE keeps the measurements: if it exists, nothing is
-measured.
+Prints a table of the measured and the predicted time of a step, and their ratio, for the programs below (`common`),
+those of `simulation_programs` (`first`, `second`), and the JAX functions of `simulation_functions`. Each program is
+measured several times; the least of the medians counts. FILE keeps the measurements, so that another description can be
+compared with them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.simulation_functions import FUNCTION_SETS, module_of
 from benchmarks.simulation_programs import SETS
 from xlapy.analysis.simulation.communication import device_counts
-from xlapy.analysis.simulation.simulator import simulate
+from xlapy.analysis.simulation.machine import MachineDescription
+from xlapy.analysis.simulation.simulator import Options
 from xlapy.hlo.module import Module
 from xlapy.text import parse_hlo
 from xlapy.tools.simulate.machines import find_machine
+from xlapy.tools.simulate.prediction import predicted
 from xlapy.tools.simulate.programs import prepared
-from xlapy.tools.simulate.running import step_seconds
+from xlapy.tools.simulate.running import module_seconds
 
 ROUNDS = 4
+MAX_ERROR = 0.2
+"""The largest part of the measured time by which a prediction may be off."""
+
 ADD = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }\n"
 MAX = "max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }\n"
 DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
@@ -219,6 +228,38 @@ ENTRY e {{
     )
 
 
+Program = Callable[[], Module]
+"""Returns the program of each device, not optimized."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program on some devices, and the set that it belongs to."""
+
+    set: str
+    name: str
+    devices: int
+    program: Program
+
+    @property
+    def key(self) -> str:
+        return f"{self.name} / {self.devices}"
+
+
+DEVELOPMENT = ("common", "first", "second")
+"""The sets on which the model was developed. The others were held out."""
+
+
+def cases() -> Iterator[Case]:
+    """Yields the programs of all sets."""
+    for name, rows in {"common": list(programs()), **SETS}.items():
+        for title, devices, text in rows:
+            yield Case(name, title, devices, partial(parse_hlo, module_text(devices, text)))
+    for set_name, functions in FUNCTION_SETS.items():
+        for function in functions():
+            yield Case(set_name, function.name, function.devices, partial(module_of, function))
+
+
 def random_arguments(module: Module) -> list[np.ndarray]:
     """Returns small numbers for each parameter of a module; integers, which may be indices, are below 4,096."""
     generator = np.random.default_rng(0)
@@ -231,47 +272,57 @@ def random_arguments(module: Module) -> list[np.ndarray]:
     ]
 
 
-def measure(rows: Sequence[tuple[str, int, str]]) -> dict[str, float]:
-    """Returns the least seconds of a step of each program."""
-    least = dict[str, float]()
-    for _ in range(ROUNDS):
-        for name, devices, text in rows:
-            whole = module_text(devices, text)
-            seconds = step_seconds(whole, devices, random_arguments(parse_hlo(whole)))
-            least[name] = min(seconds, least.get(name, seconds))
-    return least
+def measured_seconds(case: Case) -> float:
+    """Returns the least median time of a step over several rounds."""
+    module = case.program()
+    return min(module_seconds(module, case.devices, random_arguments(module)) for _ in range(ROUNDS))
+
+
+def predicted_seconds(case: Case, machine: MachineDescription) -> float:
+    module, counts = prepared(case.program(), None, None)
+    assert counts == device_counts(module, case.devices)
+    return predicted(module, machine, counts, Options()).seconds
 
 
 def module_text(devices: int, text: str) -> str:
     return f"HloModule m, replica_count={devices}\n{text}"
 
 
+def print_table(rows: Sequence[Case], measured: Mapping[str, float], machine: MachineDescription) -> None:
+    """Prints the table, and how many programs of each set are within a fifth of the measured time."""
+    within, count = Counter[str](), Counter[str]()
+    print("| program | devices | measured ms | predicted ms | ratio | within 20% |\n|---|---:|---:|---:|---:|---|")
+    for case in rows:
+        seconds = predicted_seconds(case, machine)
+        ratio = seconds / measured[case.key]
+        is_within = abs(ratio - 1) <= MAX_ERROR
+        within[case.set] += is_within
+        count[case.set] += 1
+        times = f"{measured[case.key] * 1e3:.3f} | {seconds * 1e3:.3f} | {ratio:.2f}"
+        print(f"| {case.name} | {case.devices} | {times} | {'yes' if is_within else 'no'} |", flush=True)
+    print()
+    for name in count:
+        kind = "development" if name in DEVELOPMENT else "held out"
+        print(f"{name} ({kind}): {within[name]} of {count[name]} within 20%")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    sets = {"common": list(programs()), **SETS}
+    rows = list(cases())
+    names = ", ".join(dict.fromkeys(case.set for case in rows))
     parser.add_argument("machine", help="description of this machine")
-    parser.add_argument("sets", nargs="*", metavar="SET", help=f"of {', '.join(sets)}; all by default")
-    parser.add_argument("--measured", type=Path, help="JSON file of measured seconds, written if it does not exist")
+    parser.add_argument("sets", nargs="*", metavar="SET", help=f"of {names}; all by default")
+    parser.add_argument("--measured", type=Path, help="JSON file of measured seconds, to which missing ones are added")
     options = parser.parse_args()
-    rows = [row for name in options.sets or sets for row in sets[name]]
-    if options.measured is not None and options.measured.exists():
-        least = json.loads(options.measured.read_text())
-    else:
-        least = measure(rows)
-        if options.measured is not None:
-            options.measured.write_text(json.dumps(least, indent=1))
-    machine = find_machine(options.machine)
-    within = 0
-    print(f"{'program':<34} devices  measured  predicted  ratio")
-    for name, devices, text in rows:
-        module, counts = prepared(parse_hlo(module_text(devices, text)), None, None)
-        assert counts == device_counts(module, devices)
-        predicted = simulate(module, machine, counts).seconds
-        measured = least[name]
-        within += abs(predicted / measured - 1) <= 0.2
-        times = f"{measured * 1e3:>6.3f} ms {predicted * 1e3:>7.3f} ms"
-        print(f"{name:<34} {devices:>7} {times}  {predicted / measured:>5.2f}")
-    print(f"within 20 %: {within} of {len(rows)}")
+    chosen = [case for case in rows if not options.sets or case.set in options.sets]
+    path: Path | None = options.measured
+    measured = json.loads(path.read_text()) if path is not None and path.exists() else {}
+    for case in chosen:
+        if case.key not in measured:
+            measured[case.key] = measured_seconds(case)
+            if path is not None:
+                path.write_text(json.dumps(measured, indent=1))
+    print_table(chosen, measured, find_machine(options.machine))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.raising import raises
-from xlapy.analysis.simulation.collective_time import CollectiveKind
 from xlapy.analysis.simulation.description import machine_from_tables, tables_of_machine
 from xlapy.analysis.simulation.machine import Curve
 from xlapy.analysis.simulation.mesh import MeshShape, change_mesh, mesh_of, mesh_shapes, parse_mesh
@@ -21,7 +21,9 @@ from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
 from xlapy.tools.files import parse_program
-from xlapy.tools.simulate import calibration, command, machines, operations, running
+from xlapy.tools.simulate import calibration, command, machines
+from xlapy.tools.simulate.compiled import samples
+from xlapy.tools.simulate.compiled.kernel_cycles import Core
 from xlapy.tools.simulate.this_machine import uncalibrated_machine
 
 SUM = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }"
@@ -252,26 +254,53 @@ def test_this_machine_is_described_from_its_roofline(
 def test_calibration_writes_what_it_measures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With a made-up time for every program: each device adds 1 us to a launch, and 2 ms to everything else."""
+    """With made-up times: a device adds 1 us to a launch, 2 us to a meeting in a loop, 3 us to one after another."""
     roofline = Roofline(2, {"f32": 1e11}, (Bandwidth(1 << 14, 1e11, 1e11, 1e11),))
     monkeypatch.setattr(calibration, "machine_roofline", lambda anew: Machine("test", roofline, roofline))
-    monkeypatch.setattr(calibration, "_launches", {})
 
-    def fake_seconds(text: str, devices: int, given: object = None) -> float:
-        return devices * (1e-6 if "ROOT y = f32[8] negate(x)" in text else 2e-3)
+    def fake_step(text: str, devices: int) -> float:
+        return devices * (1e-6 + 3e-6 * text.count(" all-reduce("))
 
-    for module in (calibration, operations, running):
-        monkeypatch.setattr(module, "step_seconds", fake_seconds)
+    def fake_iteration(shape: str, body: str, devices: int, expected: float, before: str = "") -> float:
+        return devices * 2e-6 if "tanh" not in body else devices * (5e-6 + 4e-6 * (devices > 1))
+
+    monkeypatch.setattr(calibration, "step_seconds", fake_step)
+    monkeypatch.setattr(calibration, "iteration_seconds", fake_iteration)
+    speeds = {"loops": Curve.constant(2.0)}
+    monkeypatch.setattr(calibration, "measured_core", lambda: Core(9.0, 8.0, 400.0))
+    monkeypatch.setattr(calibration, "measured_speeds", lambda rates, say: speeds)
+    monkeypatch.setattr(calibration, "measured_overlap", lambda rates: 0.5)
     path = tmp_path / "this.json"
     assert invoke(["simulate", "--calibrate", "--machine", str(path)]) == 0
-    assert f"wrote the description of test to {path}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"wrote the description of test to {path}" in out and "launch: 1 us per device" in out
     found = machines.find_machine(str(path))
-    assert found.launch == pytest.approx(1e-6) and found.processors == 2
-    link = found.levels[0].link_of(CollectiveKind.ALL_REDUCE.value)
-    # Loops of a small collective on 2, 4 and 8 devices have 472, 237 and 122 iterations of about 10 us per device.
-    assert link.latency == pytest.approx(2e-3 / 237, rel=0.1)
-    assert found.wake_up == pytest.approx(4 * (2e-3 - 1e-6 - link.latency))
-    # 2^17 elements in 4 ms less the launch of two devices
-    assert found.rates.elements["sort"].at(64) == pytest.approx((1 << 17) / (4e-3 - 2e-6))
-    assert found.rates.chains.at(1) == 1.0
+    rates = found.compiled
+    assert rates is not None and (found.launch, found.processors) == (pytest.approx(1e-6), 2)
+    assert (rates.division, rates.square_root, rates.window, rates.overlap) == (9.0, 8.0, 400.0, 0.5)
+    assert rates.meeting == pytest.approx(2e-6) and rates.speeds == speeds
+    assert [1 / rates.line.at(count) for count in (2, 4, 8)] == pytest.approx([6e-6, 12e-6, 24e-6])
+    assert [1 / rates.waiting.at(count) for count in (2, 4, 8)] == pytest.approx([8e-6, 16e-6, 32e-6])
     assert command.calibrated_path().name == "simulated-machine.json"
+
+
+@pytest.mark.parametrize(("busy", "warns"), [(0.2, True), (0.01, False)])
+def test_calibration_says_that_others_used_the_processors(
+    busy: float, warns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within 10 s, all processes compute for 4 s plus `busy` of the processors; this one for 4 s."""
+    count = len(os.sched_getaffinity(0))
+    for name, values in {
+        "_clock": [0.0, 10.0], "_own_seconds": [1.0, 5.0], "_busy_seconds": [100.0, 104.0 + busy * 10 * count],
+    }.items():  # fmt: skip
+        monkeypatch.setattr(calibration, name, iter(values).__next__)
+    text = calibration.Disturbance().warning()
+    assert bool(text) is warns and (not warns or "20% of the processors" in text)
+
+
+def test_samples_are_timed_and_classified() -> None:
+    """A product and a sort of rows, each with the size on which its speed depends."""
+    (product,) = samples.measured_kernels(samples._dot("f32", 64, 64, 64))
+    assert product.kind.endswith("gemm") and product.length == 0 and 5e-7 < product.seconds < 1
+    kinds = {(sample.kind, sample.length) for sample in samples.measured_kernels(samples._sort(4, 256))}
+    assert ("sort", 256.0) in kinds

@@ -424,6 +424,26 @@ def _lower(
     return program
 
 
+def lower_optimized(
+    module: Module, replica_count: int = 1, partition_count: int = 1
+) -> tuple[NativeProgram, Mapping[str, Choice]]:
+    """Returns the native program of an optimized module, without machine code, and the plan of each instruction that
+    a kernel computes, by its name. The module stays unchanged; `UnsupportedError` for what cpu does not support."""
+    plans: dict[str, Choice] = {}
+    program = _lower(
+        edit.clone_module(module),
+        (),
+        (replica_count, partition_count),
+        None,
+        CompileTrace(),
+        plans,
+        checks_values=False,
+        tuned=tuned_plans(),
+        spans_processes=False,
+    )
+    return program, plans
+
+
 def _check_plans(module: Module, record: CompilationRecord) -> None:
     """Raises `InvalidArgumentError` if a plan that the module demands was not followed."""
     followed = {choice.demanded for choice in record.plans.values()}

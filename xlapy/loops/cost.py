@@ -72,12 +72,15 @@ class KernelCost:
         """For each loop its iterations, and the cycles of one of them."""
         arithmetic = self._block(kernel.body, 1.0, self._unknown_extent)
         scratch = set(kernel.scratch)
-        touched = (
-            min(size, buffer.size * buffer.type.byte_size)
+        self.touched_bytes = {
+            buffer: min(size, float(buffer.size * buffer.type.byte_size))
             for buffer, size in self._touched.items()
             if buffer not in scratch
-        )
-        self.cycles = max(arithmetic, sum(touched) / CACHED_BYTES_PER_CYCLE)
+        }
+        """The bytes of each buffer that an execution loads or stores, each counted once."""
+        self.arithmetic_cycles = arithmetic
+        """The cycles of all statements of one execution on one core, if all data are in the level-1 cache."""
+        self.cycles = max(arithmetic, sum(self.touched_bytes.values()) / CACHED_BYTES_PER_CYCLE)
         """The cycles of one execution of the kernel on one core."""
 
     def _block(self, block: Block, times: float, unknown_extent: int) -> float:
@@ -122,12 +125,16 @@ class KernelCost:
         outer = self._vector
         if isinstance(loop, For) and loop.width > 1:
             self._vector = loop
-        once = sum(self._block(block, times * iterations, inner) for block in inner_blocks(loop))
+        once = self._iteration(loop, times * iterations, inner)
         self._vector = outer
         if not (isinstance(loop, For) and loop.kind is AxisKind.UNROLL):
             once += ITERATION_CYCLES
         self.loops[loop] = iterations, once
         return iterations * once
+
+    def _iteration(self, loop: For | While, times: float, unknown_extent: int) -> float:
+        """The cycles of the statements of one iteration; the loop has `times` iterations in all."""
+        return sum(self._block(block, times, unknown_extent) for block in inner_blocks(loop))
 
     def _registers(self, byte_size: int) -> int:
         """The registers that the lanes of a value fill; 1 outside of vector axes."""

@@ -44,15 +44,31 @@ from itertools import pairwise
 from typing import Any
 
 from xlapy.analysis.simulation.collective_time import CollectiveKind
-from xlapy.analysis.simulation.machine import Algorithm, Curve, DeviceRates, Level, Link, MachineDescription
+from xlapy.analysis.simulation.machine import (
+    Algorithm,
+    CompiledRates,
+    Curve,
+    DeviceRates,
+    Level,
+    Link,
+    MachineDescription,
+)
 from xlapy.base.error_codes.interfaces import simulation as codes
 from xlapy.base.errors import InvalidArgumentError
 from xlapy.opcodes import REGISTRY
 
-_MACHINE_FIELDS = ("name", "memory", "processors", "launch", "wake_up", "rates", "levels")
+_MACHINE_FIELDS = ("name", "memory", "processors", "launch", "wake_up", "rates", "levels", "compiled")
 _RATE_FIELDS = ("products", "elementwise", "transcendentals", "bandwidth", "kernel_overhead", "elements", "chains")
 _LEVEL_FIELDS = ("name", "size", "latency", "bandwidth", "algorithm", "collectives")
 _LINK_FIELDS = ("latency", "bandwidth")
+_COMPILED_SECONDS = ("handover", "meeting", "window")
+_COMPILED_NUMBERS = ("division", "square_root")
+_COMPILED_FIELDS = (
+    "processor", "threads", "operations", "memory", "speeds", "overlap", "waiting", "line", *_COMPILED_NUMBERS,
+    *_COMPILED_SECONDS,
+)  # fmt: skip
+_MEMORY_RATES = 6
+"""The rates of a working set in `compiled.memory`."""
 
 
 def machine_from_tables(data: object, where: str) -> MachineDescription:
@@ -73,6 +89,7 @@ def tables_of_machine(machine: MachineDescription) -> dict[str, Any]:
         "processors": machine.processors,
         "launch": machine.launch,
         "wake_up": machine.wake_up,
+        **({} if machine.compiled is None else {"compiled": _compiled_table(machine.compiled)}),
         "rates": {
             "elementwise": rates.elementwise,
             "transcendentals": rates.transcendentals,
@@ -118,7 +135,63 @@ def _machine(data: Mapping[str, Any]) -> MachineDescription:
         _count(data.get("memory", 0), "memory"),
         _seconds(data.get("launch", 0.0), "launch"),
         _seconds(data.get("wake_up", 0.0), "wake_up"),
+        _compiled(_table(data["compiled"], "compiled", _COMPILED_FIELDS)) if "compiled" in data else None,
     )
+
+
+def _compiled(data: Mapping[str, Any]) -> CompiledRates:
+    def named(field: str) -> Mapping[str, Any]:
+        return _table(_field(data, field, "compiled."), f"compiled.{field}", None)
+
+    operations = {name: _positive(rate, f"compiled.operations.{name}") for name, rate in named("operations").items()}
+    if "f32" not in operations:
+        raise _Malformed("compiled.operations.f32 is missing")
+    if "loops" not in named("speeds"):
+        raise _Malformed("compiled.speeds.loops is missing")
+    numbers = {name: _positive(_field(data, name, "compiled."), f"compiled.{name}") for name in _COMPILED_NUMBERS}
+    seconds = {name: _seconds(_field(data, name, "compiled."), f"compiled.{name}") for name in _COMPILED_SECONDS}
+    return CompiledRates(
+        processor=str(_field(data, "processor", "compiled.")),
+        threads=max(1, _count(_field(data, "threads", "compiled."), "compiled.threads")),
+        operations=operations,
+        line=_curve(_field(data, "line", "compiled."), "compiled.line"),
+        waiting=_curve(_field(data, "waiting", "compiled."), "compiled.waiting"),
+        overlap=min(1.0, _seconds(_field(data, "overlap", "compiled."), "compiled.overlap")),
+        memory=_memory_rows(_field(data, "memory", "compiled.")),
+        speeds={name: _curve(rate, f"compiled.speeds.{name}") for name, rate in named("speeds").items()},
+        **numbers,
+        **seconds,
+    )
+
+
+def _memory_rows(value: object) -> tuple[tuple[float, ...], ...]:
+    if not isinstance(value, list) or not value:
+        raise _Malformed("compiled.memory is a list of at least one working set")
+    for row in value:
+        if not isinstance(row, list) or len(row) != 1 + _MEMORY_RATES:
+            raise _Malformed(f"compiled.memory has rows of a size and {_MEMORY_RATES} rates")
+    rows = tuple(tuple(_positive(one, "compiled.memory") for one in row) for row in value)
+    if any(one[0] >= two[0] for one, two in pairwise(rows)):
+        raise _Malformed("the sizes of compiled.memory ascend")
+    return rows
+
+
+def _compiled_table(rates: CompiledRates) -> dict[str, Any]:
+    return {
+        "processor": rates.processor,
+        "threads": rates.threads,
+        "operations": dict(rates.operations),
+        "memory": [list(row) for row in rates.memory],
+        "division": rates.division,
+        "square_root": rates.square_root,
+        "window": rates.window,
+        "overlap": rates.overlap,
+        "waiting": _pairs(rates.waiting),
+        "line": _pairs(rates.line),
+        "handover": rates.handover,
+        "meeting": rates.meeting,
+        "speeds": {name: _pairs(curve) for name, curve in rates.speeds.items()},
+    }
 
 
 def _rates(data: Mapping[str, Any]) -> DeviceRates:

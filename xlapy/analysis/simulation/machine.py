@@ -111,11 +111,50 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class CompiledRates:
+    """What the kernels of the CPU compiler take on a machine whose devices are threads of a process.
+
+    With these rates, a program is lowered to kernels, and each of them counts by its statements and by the memory that
+    it touches. Rates of `DeviceRates` are then used for nothing but custom calls.
+    """
+
+    processor: str
+    """The processor that was measured: kernels of another one are different."""
+    threads: int
+    operations: Mapping[str, float]
+    """Operations per second of all threads together, by the name of the type, as `f32`; `f64` etc."""
+    memory: tuple[tuple[float, ...], ...]
+    """Bytes per second of all threads together that each go through a working set: rows of its size in bytes and the
+    rates of reading, writing, copying, adding two arrays, updating in place and accumulating in place."""
+    division: float
+    """Cycles of the reference machine that the division of a vector register of f32 takes."""
+    square_root: float
+    window: float
+    """Instructions that a processor has under way at once, which bounds how many iterations of a loop overlap."""
+    overlap: float
+    """The part of the shorter of arithmetic and accesses to memory that runs beside the longer one, from 0 to 1, of
+    data that come from beyond the level-2 cache. Within it, the longer one counts."""
+    speeds: Mapping[str, Curve]
+    """How many times as fast as estimated kernels are, by their strategy or opcode: a curve over the length of rows for
+    `sort`, over the elements of an index for `gather` and `scatter`, else over the estimated cycles. Of products: the
+    part of the peak of `operations` that they reach."""
+    handover: float
+    """Seconds in which threads that share a loop find each other."""
+    meeting: float
+    """Seconds that each device of a process adds when devices meet again and again in a loop."""
+    line: Curve
+    """Meetings per second of devices that have just met, outside of such a loop; as `waiting`."""
+    waiting: Curve
+    """Meetings of devices that have computed since: how many there are in the time of one, per second; a curve over
+    the number of devices. Example: the rate 2e4 stands for 50 microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class MachineDescription:
     """A machine. processors: the number of processors that the devices of an innermost unit share; 0 if each device has
     its own. memory: bytes of memory of a device; 0 if unknown. levels: the innermost first. launch: seconds of a step
     that each device of an innermost unit adds before its program starts. wake_up: seconds of a step until devices run
-    that exchange data."""
+    that exchange data. compiled: the rates of compiled kernels, of a machine that runs them."""
 
     name: str
     rates: DeviceRates
@@ -124,6 +163,7 @@ class MachineDescription:
     memory: int = 0
     launch: float = 0.0
     wake_up: float = 0.0
+    compiled: CompiledRates | None = None
 
     def with_sizes(self, sizes: Mapping[int, int]) -> MachineDescription:
         """Returns the machine with other sizes of some levels, by the number of the level."""

@@ -96,15 +96,21 @@ def _count_and_size(instruction: Instruction) -> tuple[float, float]:
         others = sum(map(_words, instruction.operands[1:]))
         return _words(instruction.operands[0]) + _SORTED_SHARE * others, operand.dimensions[attributes.dimension]
     if isinstance(attributes, GatherAttributes):
-        return _words(instruction), prod(attributes.slice_sizes)
+        return _words(instruction), index_elements(instruction)
     if isinstance(attributes, ScatterAttributes):
         count = len(instruction.operands) // 2
-        updates = instruction.operands[count + 1]
-        return sum(map(_words, instruction.operands[count + 1 :])), prod(
-            updates.shape.dimensions[d] for d in attributes.update_window_dims
-        )
+        return sum(map(_words, instruction.operands[count + 1 :])), index_elements(instruction)
     words = _words(instruction)
     return words, words
+
+
+def index_elements(instruction: Instruction) -> int:
+    """Returns how many elements each index of a gather or scatter stands for."""
+    attributes = instruction.attributes
+    if isinstance(attributes, ScatterAttributes):
+        updates = instruction.operands[len(instruction.operands) // 2 + 1]
+        return prod(updates.shape.dimensions[d] for d in attributes.update_window_dims)
+    return prod(instruction.attributes_as(GatherAttributes).slice_sizes)
 
 
 def _words(instruction: Instruction) -> float:

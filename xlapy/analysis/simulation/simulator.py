@@ -44,11 +44,16 @@ _NOTED_TRIP_COUNT = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1
 @dataclass(frozen=True)
 class Options:
     """overlaps_all: whether every collective runs beside kernels, as far as its operands and users allow. trip_count:
-    the iterations of loops whose number is not known. custom_calls: the seconds of custom calls by target."""
+    the iterations of loops whose number is not known. custom_calls: the seconds of custom calls by target. seconds: how
+    long each instruction takes by its name, where the kernels of a program are known: instructions that are missing
+    take no time, and neither the rates nor the links of the machine count. wakes: whether devices are woken although
+    they exchange no data."""
 
     overlaps_all: bool = False
     trip_count: int | None = None
     custom_calls: Mapping[str, float] = field(default_factory=dict[str, float])
+    seconds: Mapping[str, float] | None = None
+    wakes: bool = False
 
 
 def simulate(
@@ -58,7 +63,7 @@ def simulate(
     the devices, or groups of devices do not exist."""
     simulator = _Simulator(module, machine, counts, options or Options())
     simulator.run(module.entry_computation)
-    if simulator.collectives:
+    if simulator.collectives or simulator.wakes:
         simulator.launch += machine.wake_up
     outcome = Outcome(
         simulator.launch + simulator.kernels_end,
@@ -92,10 +97,12 @@ class _Simulator:
         self.collectives: dict[Instruction, None] = {}
         self.launch = machine.launch * topology.innermost_devices
         self._machine = machine
+        self._topology = topology
         self._entry = module.entry_computation
         self._takes_arguments = bool(module.config.input_output_alias or module.config.buffer_donors)
         self._innermost_devices = topology.innermost_devices
         self._options = options
+        self.wakes = options.wakes
         self._costs: dict[Instruction, Cost] = instruction_costs(module)
         self._orders: dict[Computation, Sequence[Instruction]] = {}
         self._all_distances: dict[Computation, dict[Instruction, Sequence[float]]] = {}
@@ -198,6 +205,9 @@ class _Simulator:
         found = self._seconds.get(instruction)
         if found is not None:
             return found
+        known = self._options.seconds
+        if known is not None and not self._is_given(instruction):
+            return self._seconds.setdefault(instruction, known.get(instruction.name, 0.0))
         cost = self._costs[instruction]
         if instruction.op is opcodes.CUSTOM_CALL:
             target = instruction.custom_call_target
@@ -219,6 +229,11 @@ class _Simulator:
             loops = [one for one in computed_inside(instruction.computations) if one.op is opcodes.WHILE]
             seconds *= max([1.0, *(self._trip_count(loop) for loop in loops)])
         return self._seconds.setdefault(instruction, seconds)
+
+    def _is_given(self, instruction: Instruction) -> bool:
+        """Whether the user says how long a custom call takes."""
+        is_call = instruction.op is opcodes.CUSTOM_CALL
+        return is_call and instruction.custom_call_target in self._options.custom_calls
 
     def _copied_bytes(self, instruction: Instruction) -> int:
         """Returns the size of an argument that an instruction updates, in a copy because the caller keeps it."""
@@ -253,7 +268,7 @@ class _Simulator:
     # -- collectives
 
     def _run_collective(self, instruction: Instruction, collective: Instruction, latest: _Ready) -> _Ready:
-        seconds = self.communication.seconds(collective)
+        seconds = self._collective_seconds(instruction, collective)
         self.collectives.setdefault(collective)
         issued = latest
         if not self._options.overlaps_all:
@@ -271,6 +286,12 @@ class _Simulator:
         if instruction.op not in STARTS and not self._options.overlaps_all:
             self._wait(done)
         return done
+
+    def _collective_seconds(self, instruction: Instruction, collective: Instruction) -> float:
+        known = self._options.seconds
+        if known is None or len(self._topology.levels) > 1:
+            return self.communication.seconds(collective)
+        return sum(known.get(name, 0.0) for name in {instruction.name, collective.name})
 
     def _wait(self, value: _Ready) -> None:
         """Lets the device wait for a value. The wait counts as exposed time of the collective that computes it."""

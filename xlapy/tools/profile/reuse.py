@@ -12,12 +12,12 @@ Responsible for distances in a native program. Does not depend on caches or on t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.thunks import ConditionalThunk, OutlinedThunk, Thunk, ThunkVisitor, WhileThunk
+from xlapy.cpu.program.thunks import CollectiveThunk, ConditionalThunk, OutlinedThunk, Thunk, ThunkVisitor, WhileThunk
 from xlapy.loops import Value
 
 _MAX_LOOP_DEPTH = 3
@@ -40,15 +40,38 @@ class Access:
     is_partial: bool
 
 
-def reuse_distances(program: NativeProgram, moved: Callable[[Thunk], float | None]) -> dict[Thunk, list[Access]]:
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What else a simulation counts: how many other devices use the same caches between two runs, and between two
+    meetings of all devices."""
+
+    between_runs: float = 0.0
+    between_meetings: float = 0.0
+    counts_parts: bool = False
+    """Whether the distance of a part of an array is at least the size of the array."""
+
+
+TouchedBytes = Callable[[Thunk], Mapping[BufferSlice, float]]
+"""Returns how many bytes of some slices of a thunk are accessed; of others, it is not known."""
+
+
+def reuse_distances(
+    program: NativeProgram,
+    moved: Callable[[Thunk], float | None],
+    sharing: Sharing | None = None,
+    touched: TouchedBytes = lambda _: {},
+) -> dict[Thunk, list[Access]]:
     """Returns the accesses of each thunk in a run that follows another one.
 
-    moved: the bytes that an execution of a thunk reads and writes, which are less than the sizes of its slices if it
-    accesses parts of them; None if that is unknown.
+    sharing: the other devices on the same core, which touch as many bytes as this one; by default none.
+    touched: the bytes of slices that a thunk accesses, where that is known exactly. moved: the bytes that an execution
+    of a thunk reads and writes, which are less than the sizes of its slices if it accesses parts of them; None if that
+    is unknown.
     """
-    visitor = _Reuse(program, moved)
-    visitor.sequence(program.thunks)
-    visitor.sequence(program.thunks)
+    visitor = _Reuse(program, moved, sharing or Sharing(), touched)
+    for _ in range(2):
+        visitor.sequence(program.thunks)
+        visitor.end_of_run()
     return visitor.accesses
 
 
@@ -66,8 +89,14 @@ class _RecentMemory:
 
     def __init__(self) -> None:
         self._touched: dict[_Place, float] = {}
+        self._others = 0
         self._by_region: dict[Hashable, list[_Place]] = {}
         """The places of each region by their starts. They do not overlap."""
+
+    def note_others(self, touched: float) -> None:
+        """Notes that other devices have touched so many bytes of memory of their own."""
+        self._others += 1
+        self._touched[_Place(("others", self._others), 0, 0)] = touched
 
     def access(self, place: _Place, touched: float) -> float:
         """Notes an access, and returns the bytes touched since the last one to any of these bytes."""
@@ -90,7 +119,12 @@ class _RecentMemory:
 
 
 class _Reuse(ThunkVisitor):
-    def __init__(self, program: NativeProgram, moved: Callable[[Thunk], float | None]) -> None:
+    def __init__(self, program: NativeProgram, moved: Callable[[Thunk], float | None], sharing: Sharing,
+                 touched: TouchedBytes) -> None:  # fmt: skip
+        self._touched = touched
+        self._parts: dict[_Place, tuple[float, float]] = {}
+        self._sharing = sharing
+        self._since_run = self._since_meeting = 0.0
         self.accesses: dict[Thunk, list[Access]] = {}
         self._program = program
         self._moved = moved
@@ -102,12 +136,38 @@ class _Reuse(ThunkVisitor):
         places = {place: place.end - place.start for place in (*reads, *writes) if place is not None}
         updates = self._updates(thunk) | (reads.keys() & writes.keys())
         limit = _limit([*places.values(), *(places[p] for p in updates if p in places)], self._moved(thunk))
+        exact = {self._place(slice_): size for slice_, size in self._touched(thunk).items()}
         found: list[Access] = []
         for place, size in places.items():
-            touched = min(size, limit)
+            touched = min(size, exact.get(place, limit))
             distance = self._memory.access(place, touched)
+            if self._sharing.counts_parts:
+                distance = self._distance_of_part(place, touched, distance)
             found.append(Access(touched, distance, place in writes, place in updates, touched < size))
+            self._since_run += touched
+            self._since_meeting += touched
         self.accesses[thunk] = found
+        if thunk.publishes or isinstance(thunk, CollectiveThunk):
+            self._since_meeting = self._others(self._since_meeting, self._sharing.between_meetings)
+
+    def _distance_of_part(self, place: _Place, touched: float, distance: float) -> float:
+        """Returns the distance of an access to a part of a place: accesses one after the other are to different parts,
+        so that all of them have the distance of the first one, until they have the size of the place."""
+        size = float(place.end - place.start)
+        first, left = self._parts.pop(place, (distance, size))
+        if left > touched:
+            self._parts[place] = (first, left - touched)
+        return first
+
+    def end_of_run(self) -> None:
+        """Notes what other devices touch before the next run of this one."""
+        size = self._since_meeting if self._sharing.between_meetings else self._since_run
+        self._since_meeting = self._since_run = self._others(size, self._sharing.between_runs)
+
+    def _others(self, size: float, others: float) -> float:
+        if size and others:
+            self._memory.note_others(size * others)
+        return 0.0
 
     def _updates(self, thunk: Thunk) -> set[_Place | None]:
         """Returns the places that a thunk's kernel reads although it writes them."""

@@ -13,7 +13,6 @@ from xlapy.analysis.simulation.machine import MachineDescription
 from xlapy.analysis.simulation.mesh import MeshShape, parse_mesh
 from xlapy.analysis.simulation.presets import PRESETS
 from xlapy.analysis.simulation.simulator import Options
-from xlapy.analysis.simulation.simulator import simulate as simulate_module
 from xlapy.analysis.simulation.topology import with_topology
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.module import Module
@@ -22,6 +21,7 @@ from xlapy.tools.loading import load_option
 from xlapy.tools.simulate.calibration import calibrated_machine
 from xlapy.tools.simulate.machines import calibrated_path, find_machine, write_machine
 from xlapy.tools.simulate.page import simulation_page
+from xlapy.tools.simulate.prediction import predicted
 from xlapy.tools.simulate.programs import meshes_of, prepared, with_mesh
 from xlapy.tools.simulate.report import Report, SweepRow, print_report, print_sweep
 from xlapy.tools.simulate.trace import trace_text
@@ -146,7 +146,7 @@ def simulate(
             print_sweep(_console(), rows)
         return
     module, counts = prepared(program, devices, optimize)
-    outcome = simulate_module(module, described, counts, options)
+    outcome = predicted(module, described, counts, options)
     report = Report(module.name, described, outcome)
     if page is not None:
         text = simulation_page(report)
@@ -182,7 +182,7 @@ def _sweep(
         copy = with_mesh(program, mesh, wanted)
         try:
             module, counts = prepared(copy, wanted.devices, optimize)
-            yield SweepRow(str(wanted), Report(module.name, machine, simulate_module(module, machine, counts, options)))
+            yield SweepRow(str(wanted), Report(module.name, machine, predicted(module, machine, counts, options)))
         except UnsupportedError as error:
             yield SweepRow(str(wanted), None, str(error))
 

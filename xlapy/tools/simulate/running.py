@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from xlapy.base.shape import Shape
+from xlapy.hlo.module import Module
 from xlapy.runtime import Client
 from xlapy.runtime.buffer import block_until_ready
 from xlapy.text import parse_hlo
@@ -66,7 +67,11 @@ ENTRY main {{
 def step_seconds(text: str, devices: int, given: Sequence[np.ndarray] | None = None) -> float:
     """Returns the median time of several calls of a program on that many devices of this process. given: the arguments
     of each device; by default ones."""
-    module = parse_hlo(text)
+    return module_seconds(parse_hlo(text), devices, given)
+
+
+def module_seconds(module: Module, devices: int, given: Sequence[np.ndarray] | None = None) -> float:
+    """Returns the median time of several calls of a program, as above."""
     client = Client("cpu", devices=devices)
     executable = client.compile(module)
     arrays = given or [_ones(parameter.shape) for parameter in module.entry_computation.parameters]

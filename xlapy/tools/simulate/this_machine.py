@@ -1,4 +1,4 @@
-"""Describes this machine without measuring programs: from its roofline, and typical costs of collectives in a process.
+"""Describes this machine without measuring programs: from its roofline, and typical speeds of kernels and collectives.
 
 Responsible for that description. Does not depend on programs; `calibration` measures some.
 """
@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from xlapy.analysis.simulation.machine import Algorithm, Curve, DeviceRates, Level, Link, MachineDescription
-from xlapy.runtime.machine import Machine
+from xlapy.analysis.simulation.machine import (
+    Algorithm,
+    CompiledRates,
+    Curve,
+    DeviceRates,
+    Level,
+    Link,
+    MachineDescription,
+)
+from xlapy.runtime.machine import Bandwidth, Machine
+from xlapy.tools.simulate.compiled.kernel_cycles import Core
 
 PRODUCT_SHARE: Final = 0.8
 """The part of the peak that large matrix products reach (benchmarks/cpu.py)."""
@@ -22,8 +31,27 @@ TRANSCENDENTAL_OPERATIONS: Final = 20
 KERNEL_SECONDS: Final = 1e-6
 """Starting a kernel, and threads that find each other."""
 
-MEETING_SECONDS: Final = 8e-6
-"""What each device of a process adds to a collective: waking its thread."""
+MEETING_SECONDS: Final = 1.2e-6
+"""What each device of a process adds when devices meet."""
+
+WAITING_SECONDS: Final = 3e-5
+"""The time in which devices meet that have computed before, so that some threads sleep."""
+
+LINE_SECONDS: Final = 2e-5
+"""The time in which devices meet that have just met."""
+
+WINDOW: Final = 500.0
+"""The instructions that a processor has under way at once."""
+
+OVERLAP: Final = 0.3
+"""The part of the shorter of arithmetic and memory that runs beside the longer one."""
+
+SPEEDS: Final = {
+    "loops": 1.6, "transpose": 1.2, "scan": 1.1, "pooling": 1.0, "sort": 3.0, "sort-pairs": 2.5, "gather": 1.0,
+    "scatter": 1.0, "packed-gemm": 0.75, "direct-gemm": 0.75, "inner-products": 0.3, "tile-gemm": 0.5,
+    "winograd": 0.7, "direct-convolution": 0.7, "grouped-convolution": 0.5, "fft": 0.14, "attention": 1.2,
+}  # fmt: skip
+"""Speeds of classes of kernels, as `--calibrate` measures them on a processor of 3.4 GHz with AVX-512."""
 
 MAX_PROCESS_DEVICES: Final = 1024
 """The devices of a process."""
@@ -48,4 +76,31 @@ def uncalibrated_machine(measured: Machine) -> MachineDescription:
         rates,
         (Level("process", MAX_PROCESS_DEVICES, shared, Algorithm.SHARED_MEMORY), Level("network", 0, NETWORK)),
         processors=threads,
+        compiled=compiled_rates(measured),
     )
+
+
+def compiled_rates(measured: Machine) -> CompiledRates:
+    """Returns the rates of kernels that a roofline and typical speeds yield."""
+    core = Core()
+    return CompiledRates(
+        processor=measured.processor,
+        threads=measured.all.threads,
+        operations=measured.all.operations,
+        memory=tuple(map(_memory_row, measured.all.bandwidths)),
+        division=core.division,
+        square_root=core.square_root,
+        window=WINDOW,
+        overlap=OVERLAP,
+        speeds={name: Curve.constant(speed) for name, speed in SPEEDS.items()},
+        handover=KERNEL_SECONDS,
+        meeting=MEETING_SECONDS,
+        waiting=Curve.constant(1 / WAITING_SECONDS),
+        line=Curve.constant(1 / LINE_SECONDS),
+    )
+
+
+def _memory_row(one: Bandwidth) -> tuple[float, ...]:
+    copied = one.copy or 2 / (1 / one.read + 1 / one.write)
+    added = one.add or 3 / (2 / one.read + 1 / one.write)
+    return (float(one.size), one.read, one.write, copied, added, one.update or copied, one.accumulate or added)
