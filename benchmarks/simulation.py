@@ -14,14 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.simulation_functions import FUNCTION_SETS, module_of
+from benchmarks.simulation_functions import FUNCTION_SETS, Program
 from benchmarks.simulation_programs import SETS
 from xlapy.analysis.simulation.communication import device_counts
 from xlapy.analysis.simulation.machine import MachineDescription
@@ -228,10 +228,6 @@ ENTRY e {{
     )
 
 
-Program = Callable[[], Module]
-"""Returns the program of each device, not optimized."""
-
-
 @dataclass(frozen=True)
 class Case:
     """A program on some devices, and the set that it belongs to."""
@@ -256,8 +252,8 @@ def cases() -> Iterator[Case]:
         for title, devices, text in rows:
             yield Case(name, title, devices, partial(parse_hlo, module_text(devices, text)))
     for set_name, functions in FUNCTION_SETS.items():
-        for function in functions():
-            yield Case(set_name, function.name, function.devices, partial(module_of, function))
+        for title, devices, program in functions():
+            yield Case(set_name, title, devices, program)
 
 
 def random_arguments(module: Module) -> list[np.ndarray]:

@@ -11,7 +11,7 @@ from xlapy.runtime import Client
 from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.tools.profile.measuring import Measured
 from xlapy.tools.profile.native import native_rows
-from xlapy.tools.profile.reuse import Access, reuse_distances
+from xlapy.tools.profile.reuse import Access, Sharing, reuse_distances
 from xlapy.tools.profile.rows import Row, all_rows
 from xlapy.tools.profile.session import Session
 
@@ -94,3 +94,28 @@ def test_runs_of_a_session_wait_for_their_results(monkeypatch: pytest.MonkeyPatc
     Session(executable, [[np.zeros(2, np.float32)]]).run(executable)
     assert len(waited) == 1
     assert [depth for depth, _ in all_rows([Row("a", "add", children=[Row("b", "add")])])] == [0, 1]
+
+
+def test_other_devices_touch_memory_between_runs():
+    """Two other devices on the same core touch 8,000 bytes each before the next run."""
+    text = "HloModule n\nENTRY e { x = f32[1000] parameter(0) ROOT b = f32[1000] negate(x) }"
+    program = compile_module(xla.parse_hlo(text, verify=True)).program
+    (found,) = reuse_distances(program, lambda _: None, Sharing(between_runs=2.0)).values()
+    assert [access.distance for access in found] == [8000 + 16_000, 8000 + 16_000]
+
+
+def test_parts_of_an_array_are_as_far_as_the_first_one_and_other_devices_arrays_as_the_own_one():
+    """Both halves of a gathered array of 2 MiB were written a run ago. Their sources, the operands of two devices, are
+    read as if they were one own operand."""
+    text = """HloModule g, replica_count=2
+ENTRY e { x = f32[262144] parameter(0)  ROOT y = f32[524288] all-gather(x), replica_groups={}, dimensions={0} }"""
+    program = compile_module(xla.parse_hlo(text, verify=True), replica_count=2).program
+
+    def distances(sharing: Sharing) -> list[list[float]]:
+        found = reuse_distances(program, lambda _: None, sharing, lambda one: dict.fromkeys(one.accesses, 1 << 20))
+        return [[one.distance for one in accesses] for thunk, accesses in found.items() if thunk.own_kernel]
+
+    first, second = distances(Sharing(counts_parts=True))
+    assert first[-1] == second[-1] >= 2 << 20 and len(first) == 2
+    _, near = distances(Sharing())
+    assert near[-1] < second[-1] and len(near) == 1

@@ -17,11 +17,12 @@ from xlapy.analysis.simulation.mesh import MeshShape, change_mesh, mesh_of, mesh
 from xlapy.analysis.simulation.presets import H100
 from xlapy.base.error_codes.interfaces import simulation as codes
 from xlapy.base.errors import InvalidArgumentError
+from xlapy.runtime import Client
 from xlapy.runtime.machine import Bandwidth, Machine, Roofline
 from xlapy.text import parse_hlo
 from xlapy.tools.command_line import invoke
 from xlapy.tools.files import parse_program
-from xlapy.tools.simulate import calibration, command, machines
+from xlapy.tools.simulate import calibration, links, machines
 from xlapy.tools.simulate.compiled import samples
 from xlapy.tools.simulate.compiled.kernel_cycles import Core
 from xlapy.tools.simulate.this_machine import uncalibrated_machine
@@ -276,12 +277,12 @@ def test_calibration_writes_what_it_measures(
     assert f"wrote the description of test to {path}" in out and "launch: 1 us per device" in out
     found = machines.find_machine(str(path))
     rates = found.compiled
-    assert rates is not None and (found.launch, found.processors) == (pytest.approx(1e-6), 2)
+    assert rates is not None and found.processors == 2 and found.launch == pytest.approx(1e-6)
     assert (rates.division, rates.square_root, rates.window, rates.overlap) == (9.0, 8.0, 400.0, 0.5)
     assert rates.meeting == pytest.approx(2e-6) and rates.speeds == speeds
     assert [1 / rates.line.at(count) for count in (2, 4, 8)] == pytest.approx([6e-6, 12e-6, 24e-6])
     assert [1 / rates.waiting.at(count) for count in (2, 4, 8)] == pytest.approx([8e-6, 16e-6, 32e-6])
-    assert command.calibrated_path().name == "simulated-machine.json"
+    assert machines.calibrated_path().name == "simulated-machine.json"
 
 
 @pytest.mark.parametrize(("busy", "warns"), [(0.2, True), (0.01, False)])
@@ -304,3 +305,19 @@ def test_samples_are_timed_and_classified() -> None:
     assert product.kind.endswith("gemm") and product.length == 0 and 5e-7 < product.seconds < 1
     kinds = {(sample.kind, sample.length) for sample in samples.measured_kernels(samples._sort(4, 256))}
     assert ("sort", 256.0) in kinds
+
+
+def test_links_between_processes_are_the_outermost_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step takes 5 us, and a byte 1 ns more: 1e9 bytes per second at every size."""
+    monkeypatch.setattr(links, "_permute_seconds", lambda client, size: 5e-6 + 1e-9 * (size - links.SIZES[0]))
+    said: list[str] = []
+    found = links.with_measured_links(H100, said.append)
+    assert found.levels[:-1] == H100.levels[:-1] and found.rates == H100.rates
+    link = found.levels[-1].link
+    assert link.latency == pytest.approx(5e-6) and link.bandwidth.at(1 << 20) == pytest.approx(1e9, rel=0.01)
+    assert [size for size, _ in link.bandwidth.points] == list(links.SIZES[1:]) and "5 us a step" in said[0]
+
+
+def test_the_program_that_measures_links_runs() -> None:
+    """On one device, which sends to itself."""
+    assert 0 < links._permute_seconds(Client("cpu", devices=1), 1 << 10) < 1

@@ -12,11 +12,13 @@ Responsible for distances in a native program. Does not depend on caches or on t
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.native_program import NativeProgram
+from xlapy.cpu.program.shared_records import ADDRESS_BYTES
 from xlapy.cpu.program.thunks import CollectiveThunk, ConditionalThunk, OutlinedThunk, Thunk, ThunkVisitor, WhileThunk
 from xlapy.loops import Value
 
@@ -48,7 +50,8 @@ class Sharing:
     between_runs: float = 0.0
     between_meetings: float = 0.0
     counts_parts: bool = False
-    """Whether the distance of a part of an array is at least the size of the array."""
+    """Whether a part of an array has the distance of the whole array, and arrays of other devices have those of the
+    own ones, as in a program that all devices run."""
 
 
 TouchedBytes = Callable[[Thunk], Mapping[BufferSlice, float]]
@@ -122,6 +125,7 @@ class _Reuse(ThunkVisitor):
     def __init__(self, program: NativeProgram, moved: Callable[[Thunk], float | None], sharing: Sharing,
                  touched: TouchedBytes) -> None:  # fmt: skip
         self._touched = touched
+        self._published: dict[BufferSlice, BufferSlice] = {}
         self._parts: dict[_Place, tuple[float, float]] = {}
         self._sharing = sharing
         self._since_run = self._since_meeting = 0.0
@@ -136,7 +140,10 @@ class _Reuse(ThunkVisitor):
         places = {place: place.end - place.start for place in (*reads, *writes) if place is not None}
         updates = self._updates(thunk) | (reads.keys() & writes.keys())
         limit = _limit([*places.values(), *(places[p] for p in updates if p in places)], self._moved(thunk))
-        exact = {self._place(slice_): size for slice_, size in self._touched(thunk).items()}
+        self._note_published(thunk)
+        exact = Counter[_Place | None]()
+        for slice_, size in self._touched(thunk).items():
+            exact[self._place(slice_)] += size
         found: list[Access] = []
         for place, size in places.items():
             touched = min(size, exact.get(place, limit))
@@ -150,6 +157,14 @@ class _Reuse(ThunkVisitor):
         if thunk.publishes or isinstance(thunk, CollectiveThunk):
             self._since_meeting = self._others(self._since_meeting, self._sharing.between_meetings)
 
+    def _note_published(self, thunk: Thunk) -> None:
+        """Notes which own array each array of another device corresponds to: all devices run the same program, so that
+        theirs was last accessed when the own one was."""
+        if not self._sharing.counts_parts or not isinstance(thunk, CollectiveThunk) or not thunk.direct:
+            return
+        for slice_, offset in zip(thunk.results, thunk.participants[0].receive_offsets, strict=False):
+            self._published[slice_] = thunk.operands[max(0, offset) // ADDRESS_BYTES % len(thunk.operands)]
+
     def _distance_of_part(self, place: _Place, touched: float, distance: float) -> float:
         """Returns the distance of an access to a part of a place: accesses one after the other are to different parts,
         so that all of them have the distance of the first one, until they have the size of the place."""
@@ -161,6 +176,7 @@ class _Reuse(ThunkVisitor):
 
     def end_of_run(self) -> None:
         """Notes what other devices touch before the next run of this one."""
+        self._parts.clear()
         size = self._since_meeting if self._sharing.between_meetings else self._since_run
         self._since_meeting = self._since_run = self._others(size, self._sharing.between_runs)
 
@@ -195,6 +211,7 @@ class _Reuse(ThunkVisitor):
 
     def _place(self, slice_: BufferSlice) -> _Place | None:
         """Returns where a slice lies; None for slices on the stack and for memory of other devices."""
+        slice_ = self._published.get(slice_, slice_)
         storage, number = slice_.storage, slice_.number
         if not slice_.size or storage in (StorageClass.STACK, StorageClass.SHARED):
             return None

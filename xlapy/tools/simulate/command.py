@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from xlapy import distributed
 from xlapy.analysis.simulation.machine import MachineDescription
 from xlapy.analysis.simulation.mesh import MeshShape, parse_mesh
 from xlapy.analysis.simulation.presets import PRESETS
@@ -16,9 +18,11 @@ from xlapy.analysis.simulation.simulator import Options
 from xlapy.analysis.simulation.topology import with_topology
 from xlapy.base.errors import UnsupportedError
 from xlapy.hlo.module import Module
+from xlapy.runtime.collectives.mpi.start import find_launcher
 from xlapy.tools.files import check_writable, read_program, write_file
 from xlapy.tools.loading import load_option
 from xlapy.tools.simulate.calibration import calibrated_machine
+from xlapy.tools.simulate.links import with_measured_links
 from xlapy.tools.simulate.machines import calibrated_path, find_machine, write_machine
 from xlapy.tools.simulate.page import simulation_page
 from xlapy.tools.simulate.prediction import predicted
@@ -90,7 +94,8 @@ def _custom_calls(_: click.Context, __: click.Parameter, values: tuple[str, ...]
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="Measure this machine for about a minute, and store its description, by default in the cache directory.",
+    help="Measure this machine for about a minute, and store its description, by default in the cache directory. Under "
+    "mpirun: measure the links between the processes, and add them to that description.",
 )
 @click.option("--top", default=TOP, show_default=True, type=click.IntRange(min=1), help="Rows of each table.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
@@ -164,9 +169,33 @@ def _calibrate(file: str | None, machine: str | None) -> None:
     if file is not None or machine in PRESETS:
         raise click.UsageError("--calibrate measures this machine: give neither a FILE nor the name of a machine")
     path = calibrated_path() if machine is None else Path(machine)
+    launcher = find_launcher(os.environ)
+    if launcher is not None and launcher.process_count > 1:
+        _calibrate_links(path)
+        return
     measured = calibrated_machine(click.echo)
     write_machine(measured, path)
     click.echo(f"wrote the description of {measured.name} to {path}")
+
+
+def _calibrate_links(path: Path) -> None:
+    """Adds the links between processes, which mpirun has started, to a description of this machine."""
+    distributed.initialize()
+    is_first = distributed.process_index() == 0
+    measured = with_measured_links(
+        find_machine(str(path) if path.exists() else None), _say if is_first else _say_nothing
+    )
+    if is_first:
+        write_machine(measured, path)
+        click.echo(f"added the links between {distributed.process_count()} processes to {path}")
+
+
+def _say(line: str) -> None:
+    click.echo(line)
+
+
+def _say_nothing(_: str) -> None:
+    return
 
 
 def _sweep(

@@ -25,7 +25,15 @@ from xlapy.analysis.simulation.machine import CompiledRates
 from xlapy.analysis.simulation.operation_time import index_elements
 from xlapy.cpu.compiler import lower_optimized
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
-from xlapy.cpu.program.thunks import CallbackThunk, CollectiveThunk, CopyThunk, KernelThunk, OutlinedThunk, Thunk
+from xlapy.cpu.program.thunks import (
+    CallbackThunk,
+    CollectiveThunk,
+    CopyThunk,
+    KernelThunk,
+    OutlinedThunk,
+    Thunk,
+    walk_thunks,
+)
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
@@ -34,7 +42,7 @@ from xlapy.tools.profile.reuse import Access, Sharing, reuse_distances
 from xlapy.tools.simulate.compiled.kernel_model import TRANSPOSE, KernelModel, class_of, length_of, shuffled
 
 _OTHER_CORE_BYTES: Final = 1 << 22
-"""The reuse distance of what another core has written: it comes from the cache that cores share."""
+"""The reuse distance of staging memory, where other cores have written: it comes from the cache that cores share."""
 
 _AWAKE_SECONDS: Final = 1e-6
 """Seconds of work for each device between the meetings in a loop, up to which all threads stay awake: they meet again
@@ -77,6 +85,12 @@ class ProgramTime:
         self.at_once = bool(program.host_calling_thunks) or program.is_long_running
         others = max(0.0, (self._devices / rates.threads if self.at_once else self._devices) - 1)
         sharing = Sharing(others, others if self.at_once else 0.0, counts_parts=True)
+        self._staged = {
+            slice_
+            for thunk in walk_thunks(program.thunks)
+            if isinstance(thunk, CollectiveThunk) and not thunk.direct
+            for slice_ in thunk.results
+        }
         self._accesses = reuse_distances(program, self._moved_bytes, sharing, self._touched_bytes)
         self.host_calls: dict[str, None] = {}
         self.sequences = list(self._sequences(program.thunks, module.entry_computation.root_instruction.name))
@@ -109,8 +123,8 @@ class ProgramTime:
         is_work = elapsed > self._devices * _AWAKE_SECONDS
         if is_loop and not is_work:
             return awake
-        curve = self._rates.waiting if is_work else self._rates.line
-        return max(awake, 1 / curve.at(self._devices))
+        in_line = max(awake, 1 / self._rates.line.at(self._devices))
+        return max(in_line, 1 / self._rates.waiting.at(self._devices)) if is_work else in_line
 
     def _elapsed(self, segment: Sequence[ThunkTime]) -> float:
         work = [(time.work, time.is_divided) for time in segment]
@@ -177,7 +191,7 @@ class ProgramTime:
 
     def _accesses_of(self, thunk: Thunk) -> list[Access]:
         """Returns what a thunk accesses, arrays of other devices included."""
-        shared = [slice_ for slice_ in thunk.reads if slice_.storage is StorageClass.SHARED]
+        shared = [slice_ for slice_ in thunk.reads if slice_ in self._staged]
         own = self._with_whole_lines(thunk, self._accesses.get(thunk, []))
         if not shared:
             return own
