@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.native_program import NativeProgram
-from xlapy.cpu.program.shared_records import ADDRESS_BYTES
-from xlapy.cpu.program.thunks import CollectiveThunk, ConditionalThunk, OutlinedThunk, Thunk, ThunkVisitor, WhileThunk
+from xlapy.cpu.program.thunks import ConditionalThunk, OutlinedThunk, Thunk, ThunkVisitor, WhileThunk
 from xlapy.loops import Value
 
 _MAX_LOOP_DEPTH = 3
@@ -125,6 +124,7 @@ class _Reuse(ThunkVisitor):
     def __init__(self, program: NativeProgram, moved: Callable[[Thunk], float | None], sharing: Sharing,
                  touched: TouchedBytes) -> None:  # fmt: skip
         self._touched = touched
+        self._meetings = {one for one in program.host_calling_thunks if one.is_collective}
         self._published: dict[BufferSlice, BufferSlice] = {}
         self._parts: dict[_Place, tuple[float, float]] = {}
         self._sharing = sharing
@@ -154,16 +154,15 @@ class _Reuse(ThunkVisitor):
             self._since_run += touched
             self._since_meeting += touched
         self.accesses[thunk] = found
-        if thunk.publishes or isinstance(thunk, CollectiveThunk):
+        if thunk in self._meetings:
             self._since_meeting = self._others(self._since_meeting, self._sharing.between_meetings)
 
     def _note_published(self, thunk: Thunk) -> None:
         """Notes which own array each array of another device corresponds to: all devices run the same program, so that
         theirs was last accessed when the own one was."""
-        if not self._sharing.counts_parts or not isinstance(thunk, CollectiveThunk) or not thunk.direct:
-            return
-        for slice_, offset in zip(thunk.results, thunk.participants[0].receive_offsets, strict=False):
-            self._published[slice_] = thunk.operands[max(0, offset) // ADDRESS_BYTES % len(thunk.operands)]
+        if self._sharing.counts_parts:
+            pairs = [(slice_, thunk.own_array(slice_)) for slice_ in thunk.writes]
+            self._published |= {received: own for received, own in pairs if own is not None}
 
     def _distance_of_part(self, place: _Place, touched: float, distance: float) -> float:
         """Returns the distance of an access to a part of a place: accesses one after the other are to different parts,

@@ -128,6 +128,12 @@ class CollectiveThunk(HostThunk):
     def publishes(self) -> list[BufferSlice]:
         return self.operands if self.direct else []
 
+    def own_array(self, received: BufferSlice) -> BufferSlice | None:
+        if not self.direct or received not in self.results:
+            return None
+        offset = self.participants[0].receive_offsets[self.results.index(received)]
+        return self.operands[max(0, offset) // ADDRESS_BYTES % len(self.operands)]
+
     @property
     def read_by_peers(self) -> list[BufferSlice]:
         if not self.direct:

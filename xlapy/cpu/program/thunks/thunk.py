@@ -73,6 +73,11 @@ class Thunk(ABC):
         """The published slices that other devices read until they meet this device again."""
         return []
 
+    def own_array(self, received: BufferSlice) -> BufferSlice | None:
+        """Returns the published slice of this device that a received slice is of another device; None if the thunk
+        does not receive it in the memory of that device."""
+        return None
+
     def may_compute_in(self, result: BufferSlice, target: BufferSlice) -> bool:
         """Whether the thunk may write `result`, which it does now, to the memory of `target`, which it may read."""
         return False

@@ -25,19 +25,12 @@ from xlapy.analysis.simulation.machine import CompiledRates
 from xlapy.analysis.simulation.operation_time import index_elements
 from xlapy.cpu.compiler import lower_optimized
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
-from xlapy.cpu.program.thunks import (
-    CallbackThunk,
-    CollectiveThunk,
-    CopyThunk,
-    KernelThunk,
-    OutlinedThunk,
-    Thunk,
-    walk_thunks,
-)
+from xlapy.cpu.program.thunks import HostThunk, Thunk
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
+from xlapy.loops import Kernel
 from xlapy.tools.profile.reuse import Access, Sharing, reuse_distances
 from xlapy.tools.simulate.compiled.kernel_model import TRANSPOSE, KernelModel, class_of, length_of, shuffled
 
@@ -85,14 +78,10 @@ class ProgramTime:
         self.at_once = bool(program.host_calling_thunks) or program.is_long_running
         others = max(0.0, (self._devices / rates.threads if self.at_once else self._devices) - 1)
         sharing = Sharing(others, others if self.at_once else 0.0, counts_parts=True)
-        self._staged = {
-            slice_
-            for thunk in walk_thunks(program.thunks)
-            if isinstance(thunk, CollectiveThunk) and not thunk.direct
-            for slice_ in thunk.results
-        }
+        self._meetings: dict[Thunk, HostThunk] = {one: one for one in program.host_calling_thunks if one.is_collective}
+        self._staged = {slice_ for one in self._meetings if not one.publishes for slice_ in one.writes}
         self._accesses = reuse_distances(program, self._moved_bytes, sharing, self._touched_bytes)
-        self.host_calls: dict[str, None] = {}
+        self.host_calls = dict.fromkeys(one.op_name for one in program.host_calling_thunks if one.callback_reason)
         self.sequences = list(self._sequences(program.thunks, module.entry_computation.root_instruction.name))
         """The thunks that run one after the other: those of the entry, and of each body, condition and branch."""
 
@@ -148,7 +137,7 @@ class ProgramTime:
             name = thunk.subject if thunk.subject in self._instructions else last
             for nested in thunk.nested:
                 inner, *others = self._sequences(nested, name)
-                if isinstance(thunk, OutlinedThunk):
+                if thunk.function is not None:
                     own += inner
                 else:
                     yield inner
@@ -161,29 +150,28 @@ class ProgramTime:
     def _time(self, thunk: Thunk, name: str) -> ThunkTime:
         accesses = self._accesses_of(thunk)
         memory = self._model.memory_seconds(accesses)
-        if isinstance(thunk, KernelThunk):
+        kernel = thunk.own_kernel
+        if kernel is not None:
             instruction = self._instructions.get(thunk.op_name)
             kind = class_of(self._plans.get(thunk.op_name), instruction)
-            is_divided = thunk.iterations > 1 and thunk.cost >= MIN_PARALLEL_CYCLES
+            is_divided = _iterations(kernel) > 1 and thunk.cost >= MIN_PARALLEL_CYCLES
             if kind == TRANSPOSE:
-                work = self._model.transpose_seconds(thunk.kernel, accesses)
+                work = self._model.transpose_seconds(kernel, accesses)
                 return ThunkTime(name, kind, work, is_divided, 0, work, memory)
-            arithmetic = self._model.arithmetic_seconds(thunk.kernel, kind, length_of(instruction))
+            arithmetic = self._model.arithmetic_seconds(kernel, kind, length_of(instruction))
             work = self._model.combined_seconds(arithmetic, memory, accesses)
             return ThunkTime(name, kind, work, is_divided, 0, arithmetic, memory)
-        if isinstance(thunk, CopyThunk):
-            is_divided = thunk.cost >= MIN_PARALLEL_CYCLES and thunk.source.storage is not StorageClass.SHARED
+        if thunk.copies_bytes:
+            is_divided = thunk.cost >= MIN_PARALLEL_CYCLES and thunk.reads[0].storage is not StorageClass.SHARED
             return ThunkTime(name, "copy", memory, is_divided, memory=memory)
-        if isinstance(thunk, CollectiveThunk):
-            return ThunkTime(name, "meeting", self._staging_seconds(thunk), meetings=1)
-        if isinstance(thunk, CallbackThunk):
-            self.host_calls.setdefault(name)
+        if thunk in self._meetings:
+            return ThunkTime(name, "meeting", self._staging_seconds(self._meetings[thunk]), meetings=1)
         arithmetic = thunk.cost / CYCLES_PER_MICROSECOND * 1e-6
         return ThunkTime(name, type(thunk).__name__, max(arithmetic, memory), False, 0, arithmetic, memory)
 
-    def _staging_seconds(self, thunk: CollectiveThunk) -> float:
+    def _staging_seconds(self, thunk: HostThunk) -> float:
         """Returns the seconds in which a device copies its operands to the memory where devices meet."""
-        if thunk.direct:
+        if thunk.publishes:
             return 0.0
         size = float(sum(operand.size for operand in thunk.operands))
         target = Access(size, _OTHER_CORE_BYTES, is_written=True, is_update=False, is_partial=False)
@@ -200,15 +188,14 @@ class ProgramTime:
 
     def _touched_bytes(self, thunk: Thunk) -> Mapping[BufferSlice, float]:
         """Returns the bytes that a kernel or a copy accesses of each array."""
-        if isinstance(thunk, CopyThunk):
-            size = float(min(thunk.source.size, thunk.target.size))
-            return {thunk.source: size, thunk.target: size}
-        if not isinstance(thunk, KernelThunk):
+        if thunk.copies_bytes:
+            return dict.fromkeys(thunk.accesses, float(min(slice_.size for slice_ in thunk.accesses)))
+        kernel = thunk.own_kernel
+        if kernel is None:
             return {}
-        touched = self._model.cycles(thunk.kernel).touched_bytes
-        return {
-            slice_: touched.get(buffer, 0.0) for buffer, slice_ in zip(thunk.kernel.buffers, thunk.slices, strict=True)
-        }
+        touched = self._model.cycles(kernel).touched_bytes
+        buffers = sorted(kernel.buffers, key=lambda buffer: buffer.written)  # in the order of `accesses`
+        return {slice_: touched.get(buffer, 0.0) for buffer, slice_ in zip(buffers, thunk.accesses, strict=True)}
 
     def _with_whole_lines(self, thunk: Thunk, accesses: list[Access]) -> list[Access]:
         """Counts whole cache lines where the elements that an index stands for are less than one."""
@@ -273,6 +260,12 @@ def elapsed_seconds(work: Sequence[tuple[float, bool]], devices: int, threads: i
 
 
 _ROUNDING: Final = 1e-9
+
+
+def _iterations(kernel: Kernel) -> int:
+    """Returns the iterations that threads may share."""
+    loop = kernel.parallel_loop
+    return loop.extent if loop is not None and isinstance(loop.extent, int) else 1
 
 
 def _copies_of_computations(module: Module) -> Mapping[Computation, int]:

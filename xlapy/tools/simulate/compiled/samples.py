@@ -20,7 +20,6 @@ from xlapy.analysis.cost.reference_machine import CYCLES_PER_MICROSECOND, OPERAT
 from xlapy.analysis.simulation.machine import CompiledRates, Curve
 from xlapy.base.element_types import F32
 from xlapy.cpu.program.counter_records import ProfilingCounter
-from xlapy.cpu.program.thunks import KernelThunk
 from xlapy.hlo.module import Module
 from xlapy.loops.ir import For, Kernel
 from xlapy.runtime import Client
@@ -86,12 +85,13 @@ def _samples_of(counter: ProfilingCounter, measured: Measured) -> Iterator[Kerne
         return
     (thunk,) = counter.thunks
     once = (busy or seconds - executions * measured.clock_reading_seconds) / executions
-    if not isinstance(thunk, KernelThunk) or once < _LEAST_SECONDS:
+    kernel = thunk.own_kernel
+    if kernel is None or once < _LEAST_SECONDS:
         return
     module = measured.compiled.module
     instruction = next((one for one in module.instructions() if one.name == thunk.op_name), None)
     kind = class_of(measured.compiled.record.plans.get(thunk.op_name), instruction)
-    yield KernelSample(kind, length_of(instruction), thunk.kernel, once)
+    yield KernelSample(kind, length_of(instruction), kernel, once)
 
 
 def _random_arguments(module: Module) -> list[np.ndarray]:
