@@ -1,1 +1,1 @@
-"""Passes over the collectives of a partitioned program: fewer of them, and ones that send less."""
+"""Passes over the collectives of a partitioned program: fewer of them, and ones that send less; pairs of devices."""
