@@ -12,7 +12,6 @@ Responsible for distances in a native program. Does not depend on caches or on t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
@@ -141,9 +140,10 @@ class _Reuse(ThunkVisitor):
         updates = self._updates(thunk) | (reads.keys() & writes.keys())
         limit = _limit([*places.values(), *(places[p] for p in updates if p in places)], self._moved(thunk))
         self._note_published(thunk)
-        exact = Counter[_Place | None]()
-        for slice_, size in self._touched(thunk).items():
-            exact[self._place(slice_)] += size
+        exact: dict[_Place | None, float] = {}
+        for slice_, part in self._touched(thunk).items():
+            where = self._place(slice_)
+            exact[where] = exact.get(where, 0.0) + part
         found: list[Access] = []
         for place, size in places.items():
             touched = min(size, exact.get(place, limit))
