@@ -314,7 +314,7 @@ def test_links_between_processes_are_the_outermost_level(monkeypatch: pytest.Mon
     found = links.with_measured_links(H100, said.append)
     assert found.levels[:-1] == H100.levels[:-1] and found.rates == H100.rates
     link = found.levels[-1].link
-    assert link.latency == pytest.approx(5e-6) and link.bandwidth.at(1 << 20) == pytest.approx(1e9, rel=0.01)
+    assert link.latency == pytest.approx(5e-6) and link.bandwidth.at(1 << 10) == pytest.approx(1e9, rel=0.01)
     assert [size for size, _ in link.bandwidth.points] == list(links.SIZES[1:]) and "5 us a step" in said[0]
 
 
