@@ -101,3 +101,10 @@ PROCESS_LOST = ErrorCode(
     remedy="Look at the output of the process in the message; the system ends processes for lack of memory, too.",
     why_no_example="several processes are needed",
 )
+HOST_NAMES = ErrorCode(
+    "E6715",
+    "Machines have different host names: MPI takes processes with the same host name for those of one machine, which "
+    "share memory.",
+    remedy="Give each machine or container a host name of its own, as by `hostnamectl set-hostname`.",
+    why_no_example="two machines are needed",
+)

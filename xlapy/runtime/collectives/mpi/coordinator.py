@@ -35,7 +35,7 @@ end at once."""
 class Coordinator:
     """What the connections share. name: that of the store, which no other job has. joined: what each process has said
     about itself, by index. finished: the number of connections of MPI libraries that have ended, of
-    `connected`."""
+    `connected`. is_lost: whether one has ended without saying so."""
 
     def __init__(self, process_count: int, timeout: float) -> None:
         self.process_count = process_count
@@ -81,6 +81,13 @@ class Coordinator:
         if index in self.joined:
             other = self.joined[index]
             return _error("count", f"two processes have the index {index}: {_place(other)} and {_place(process)}")
+        for other in self.joined.values():
+            if other["host"] == process["host"] and other["machine"] != process["machine"]:
+                return _error(
+                    "host",
+                    f"process {other['index']} and process {index} are on different machines, or in containers that "
+                    f"share no memory, and both have the host name {process['host']}",
+                )
         if first is not None and first["version"] != process["version"]:
             return _error(
                 "version",

@@ -23,14 +23,13 @@ _POLL_SECONDS: Final = 0.0005
 @dataclass(frozen=True)
 class MpiLibrary:
     """Facts about the MPI library. functions: the addresses of the functions that native code calls. communicator,
-    byte_type: handles. hosts: the machines of the processes."""
+    byte_type: handles."""
 
     mpi: Any
     process_index: int
     process_count: int
     communicator_object: Any
     functions: Mapping[str, int]
-    hosts: Sequence[str] = ()
 
     @property
     def communicator(self) -> int:

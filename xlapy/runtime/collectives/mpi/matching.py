@@ -31,7 +31,7 @@ from xlapy.runtime.collectives.mpi.operations import (
     transfer_at,
     unpack,
 )
-from xlapy.runtime.collectives.mpi.peers import note_left, note_lost, note_report
+from xlapy.runtime.collectives.mpi.peers import note_gone, note_left, note_lost, note_report
 from xlapy.runtime.collectives.mpi.records import (
     INLINE_BYTES,
     LAUNCH_RING,
@@ -195,6 +195,9 @@ def deliver(f: Function, message: Message) -> Bool:
     """Passes a message to its request, clique or process. Returns whether the message can be freed."""
     with f.when(message.kind == MessageKind.LEAVING):
         note_left(f, message.source)
+        f.ret(True)
+    with f.when(message.kind == MessageKind.GONE):
+        note_gone(f, message.source)
         f.ret(True)
     with f.when(message.kind == MessageKind.LOST):
         note_lost(f, message.exchange)

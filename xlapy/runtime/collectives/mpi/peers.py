@@ -38,6 +38,14 @@ def note_left(f: Function, process: Word) -> None:
 
 
 @native_holding(LOCK)
+def note_gone(f: Function, process: Word) -> None:
+    """Notes that nothing can be sent to a process any more."""
+    note_left(f, process)
+    with f.when(peer_word(f, process).state == PeerState.LEFT):
+        peer_word(f, process).state = PeerState.GONE
+
+
+@native_holding(LOCK)
 def fail_deserted(f: Function) -> None:
     """Fails the cliques of requests that wait for a message of a process that has left."""
     transport = f.static(TRANSPORT)
@@ -63,7 +71,8 @@ def deserter(f: Function, request: ExchangeRequest) -> Word:
     """A process that has left and for whose message a request waits; the number of processes if there is none."""
     with f.count(request.transfer_count) as one:
         transfer = transfer_at(request, one.index)
-        is_left = peer_word(f, transfer.peer).state == PeerState.LEFT
+        state = peer_word(f, transfer.peer).state
+        is_left = (state == PeerState.LEFT) | (state == PeerState.GONE)
         with f.when((transfer.state == TransferState.WAITING) & is_left):
             f.ret(transfer.peer)
     return f.static(TRANSPORT).peer_count
@@ -83,11 +92,12 @@ def lose_process(f: Function, process: Word) -> None:
 
 @native_holding(LOCK)
 def tell_all(f: Function, kind: Word, about: Word) -> None:
-    """Sends a message about a process to all others that are not lost."""
+    """Sends a message about a process to all others that are not lost or gone."""
     transport = f.static(TRANSPORT)
     with f.count(transport.peer_count) as one:
-        is_present = peer_word(f, one.index).state != PeerState.LOST
-        with f.when((one.index != transport.process) & is_present):
+        state = peer_word(f, one.index).state
+        is_alive = (state != PeerState.LOST) & (state != PeerState.GONE)
+        with f.when((one.index != transport.process) & is_alive):
             message = new_message(f)
             message.kind = kind
             message.source = transport.process
@@ -155,4 +165,13 @@ def leave(f: Function) -> None:
         transport.has_retired = 1
         tell_all(f, f.constant(Word, MessageKind.LEAVING), transport.process)
         transport.left_at = now(f)
+    wake_progress(f)
+
+
+@native
+def announce_end(f: Function) -> None:
+    """Tells the other processes that this one does not wait for them."""
+    transport = f.static(TRANSPORT)
+    with f.locked(transport.lock):
+        tell_all(f, f.constant(Word, MessageKind.GONE), transport.process)
     wake_progress(f)

@@ -32,7 +32,14 @@ from xlapy.runtime.collectives.mpi.operations import (
     start_transport,
     transfer_at,
 )
-from xlapy.runtime.collectives.mpi.peers import fail_deserted, fail_if_lost, leave, lose_process, report_error
+from xlapy.runtime.collectives.mpi.peers import (
+    announce_end,
+    fail_deserted,
+    fail_if_lost,
+    leave,
+    lose_process,
+    report_error,
+)
 from xlapy.runtime.collectives.mpi.records import (
     DRIVE_NANOSECONDS,
     LOCK,
@@ -392,6 +399,7 @@ def transport_address(f: Function) -> Address:
 
 FUNCTIONS = (
     add_clique,
+    announce_end,
     await_exchange,
     await_word,
     begin_launch,

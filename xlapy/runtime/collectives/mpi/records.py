@@ -55,7 +55,8 @@ class MessageKind(IntEnum):
     """What follows the header of a message: the data; nothing, because the data comes as messages of their own; or the
     text that says why the sender has failed the clique. LEAVING: nothing; the sender sends no further message.
     LOST: nothing; the process `exchange` has ended without leaving. REPORT: nothing; an error ends the sender, and
-    `exchange` is the `PeerWord.report` of it."""
+    `exchange` is the `PeerWord.report` of it. GONE: nothing; the sender, which has left, ends without waiting for
+    others, and nothing can be sent to it any more."""
 
     INLINE = 0x786C6101
     ANNOUNCED = 0x786C6102
@@ -63,6 +64,7 @@ class MessageKind(IntEnum):
     LEAVING = 0x786C6104
     LOST = 0x786C6105
     REPORT = 0x786C6106
+    GONE = 0x786C6107
 
 
 class TransferState(IntEnum):
@@ -96,11 +98,14 @@ class FailureReason(IntEnum):
 
 
 class PeerState(IntEnum):
-    """What is known of another process. LEFT: it has sent its last message."""
+    """What is known of another process. LEFT: it sends no data, and waits until the others leave. LOST: it has ended
+    without leaving. GONE: it has left, and has not waited for the others. A send to a process that is lost or gone may
+    crash the MPI library."""
 
     PRESENT = 0
     LEFT = 1
     LOST = 2
+    GONE = 3
 
 
 class Message(Record):

@@ -7,7 +7,6 @@ all processes find is raised in process 0; the others end with exit code 1 and w
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import socket
@@ -26,6 +25,7 @@ from xlapy.base.errors import ExecutionError
 from xlapy.base.version import VERSION
 from xlapy.runtime.collectives.mpi import coordinator
 from xlapy.runtime.collectives.mpi.library import MpiLibrary, open_library
+from xlapy.runtime.collectives.mpi.neighbors import connect_neighbors, memory_name, network_name, own_hosts
 from xlapy.runtime.collectives.mpi.time_limit import time_limit
 from xlapy.runtime.collectives.mpi.transport import MpiTransport
 from xlapy.runtime.collectives.mpi.watch import PeerWatch
@@ -139,11 +139,17 @@ def join(
         "count": process_count,
         "version": VERSION,
         "host": socket.gethostname(),
+        "machine": memory_name(),
         "pid": os.getpid(),
     }
     answer = ask(host, port, own, deadline, process_index)
     if answer:
-        kinds = {"count": codes.PROCESS_COUNT, "version": codes.PROCESS_VERSIONS, "missing": codes.COORDINATOR}
+        kinds = {
+            "count": codes.PROCESS_COUNT,
+            "version": codes.PROCESS_VERSIONS,
+            "missing": codes.COORDINATOR,
+            "host": codes.HOST_NAMES,
+        }
         refuse(process_index, kinds[answer["kind"]], answer["message"])
     return host, port
 
@@ -320,14 +326,13 @@ def checked_library(mpi: Any, timeout: float) -> MpiLibrary:
             "mpi4py.rc.thread_level sets the level before mpi4py.MPI is imported",
         )
     library = open_library(mpi, timeout)
-    texts = library.exchange_texts(f"{VERSION}\n{socket.gethostname()}", timeout)
+    versions = library.exchange_texts(VERSION, timeout)
     unlink_shared_memory()
-    versions = [text.split("\n")[0] for text in texts]
     for index, version in enumerate(versions):
         if version != versions[0]:
             message = f"process 0 runs xlapy {versions[0]}, process {index} xlapy {version}"
             refuse(library.process_index, codes.PROCESS_VERSIONS, message)
-    return dataclasses.replace(library, hosts=[text.split("\n")[-1] for text in texts])
+    return library
 
 
 def unlink_shared_memory() -> None:
@@ -353,7 +358,11 @@ def start_group(library: MpiLibrary) -> ProcessGroup:
     def allgather(value: Any) -> list[Any]:
         return group.allgather(value, what="the addresses of the processes")
 
-    transport.watch(PeerWatch(library.process_index, library.hosts, allgather, transport.lose_process))
+    if library.process_count > 1:
+        connections = connect_neighbors(
+            library.process_index, library.process_count, allgather, network_name(), own_hosts()
+        )
+        transport.watch(PeerWatch(connections, transport.lose_process))
     return group
 
 

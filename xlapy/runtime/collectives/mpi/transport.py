@@ -40,6 +40,7 @@ _WORD, _POINTER, _INT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32
 
 _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "add_clique": (None, _POINTER),
+    "announce_end": (None,),
     "await_exchange": (None, _POINTER, _POINTER),
     "await_word": (_INT, _POINTER, _WORD),
     "begin_launch": (_WORD, _POINTER, _POINTER, _POINTER),
@@ -66,6 +67,9 @@ _SLICE_SECONDS: Final = 0.2
 
 _EXIT_SECONDS: Final = 2.0
 """How long outgoing data may take when the transport ends."""
+
+_ANNOUNCEMENT_SECONDS: Final = 0.5
+"""How long the last messages to other processes may take, some of which do not answer."""
 
 _SILENCE_SECONDS: Final = 3.0
 """How long a process may be silent after a failure before it counts as lost: three heartbeats."""
@@ -262,18 +266,29 @@ class MpiTransport:
         if self._watch is not None:
             self._watch.leave()
         self._wait_until(lambda: self.call("is_idle"), _EXIT_SECONDS)
-        self.call("leave")
-        others = [one for one in range(self._library.process_count) if one != self.process_index]
-        has_left = self._wait_until(lambda: all(self._has_ended(one) for one in others), None)
+        have_all_left = not self._is_deserted() and self._leave()
+        if not have_all_left and not self._is_deserted():
+            self.call("announce_end")
+            self._wait_until(lambda: self.call("is_idle"), _ANNOUNCEMENT_SECONDS)
         self.call("stop_progress")
         self._thread.join(_EXIT_SECONDS)
-        are_left = all(self.call("peer_state", one) == PeerState.LEFT for one in others)
-        can_finalize = has_left and are_left and bool(self.call("cancel_receives"))
+        can_finalize = have_all_left and bool(self.call("cancel_receives"))
         if self._watch is not None:
             self._watch.stop()
             can_finalize = can_finalize and self._watch.can_finalize()
             self._watch.end(can_finalize)
         return can_finalize
+
+    def _leave(self) -> bool:
+        """Sends the last messages and waits for those of the other processes. Returns whether all have left."""
+        self.call("leave")
+        others = [one for one in range(self._library.process_count) if one != self.process_index]
+        has_left = self._wait_until(lambda: all(self._has_ended(one) for one in others), None)
+        return has_left and all(self.call("peer_state", one) == PeerState.LEFT for one in others)
+
+    def _is_deserted(self) -> bool:
+        """Whether a neighbor has left and ended. Then the others end, too, and MPI may crash in a send to them."""
+        return self._watch is not None and self._watch.is_deserted(0)
 
     def _has_ended(self, process: int) -> bool:
         return self.call("peer_state", process) != PeerState.PRESENT
@@ -286,6 +301,8 @@ class MpiTransport:
                 return False
             if seconds is None and self._watch is not None:
                 limit = _SILENCE_SECONDS if self.has_failed else float(flags.get("collective_timeout"))
+                if self._watch.is_deserted(limit):
+                    return False
                 silent = self._watch.silent(limit)
                 if silent is not None:
                     self.lose_process(silent)

@@ -1,6 +1,6 @@
 """`PeerWatch`: notices at once that a process has ended, by a connection to each of its neighbors.
 
-Process *i* connects to process *i + 1*, and the last one to the first. The system closes the connections of a process
+The processes form a ring (`neighbors`). The system closes the connections of a process
 that ends, however it ends. What neighbors notice, they tell the others through the transport. MPI itself does not tell.
 
 A process that is stopped keeps its connections. It is noticed by time-outs of exchanges, and at the end of the
@@ -11,19 +11,14 @@ Responsible for noticing. Does not depend on MPI, or on what a lost process mean
 
 from __future__ import annotations
 
-import hmac
-import secrets
 import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from xlapy.base.logging import logger
-
 HEARTBEAT_SECONDS: Final = 1.0
-CONNECT_SECONDS: Final = 10.0
 
 _SELECT_SECONDS: Final = 0.1
 """How soon watching ends."""
@@ -32,63 +27,30 @@ _ALIVE, _LEAVING, _FINALIZING, _GONE = b".", b"L", b"F", b"G"
 """What neighbors send: a heartbeat; that this process leaves the process group; then that it finalizes MPI, or ends
 without, because it has not seen all processes leave."""
 
-_TOKEN_BYTES: Final = 16
-
 
 class PeerWatch:
     """The connections of this process to its neighbors.
 
-    hosts: the names of the machines of all processes. allgather: returns the values that the processes give.
-    on_lost: called with the index of a neighbor that has ended without leaving.
+    connections: those that `connect_neighbors` has made, with the index of each neighbor. on_lost: called with the
+    index of a neighbor that has ended without leaving.
     """
 
-    def __init__(
-        self,
-        process_index: int,
-        hosts: Sequence[str],
-        allgather: Callable[[Any], list[Any]],
-        on_lost: Callable[[int], Any],
-    ) -> None:
-        self._index, self._count, self._hosts = process_index, len(hosts), hosts
+    def __init__(self, connections: Mapping[socket.socket, int], on_lost: Callable[[int], Any]) -> None:
         self._on_lost = on_lost
-        self._connections: dict[socket.socket, int] = {}
+        self._connections = dict(connections)
         self._heard: dict[int, float] = {}
         self._left: set[int] = set()
         self._closed: set[int] = set()
+        self._ended: dict[int, float] = {}
         self._said: dict[int, bytes] = {}
         self._is_stopping = False
         self._thread: threading.Thread | None = None
-        if self._count == 1:
+        if not connections:
             return
-        is_local = len(set(hosts)) == 1
-        with socket.create_server(("127.0.0.1" if is_local else "", 0), backlog=8) as server:
-            places = allgather((server.getsockname()[1], secrets.token_bytes(_TOKEN_BYTES)))
-            try:
-                self._connect(server, places)
-            except OSError as error:
-                logger.info("process %d has no connection to its neighbors: %s", process_index, error)
+        for connection in connections:
+            connection.settimeout(HEARTBEAT_SECONDS)
         self._thread = threading.Thread(target=self._run, name="xlapy-watch", daemon=True)
         self._thread.start()
-
-    def _connect(self, server: socket.socket, places: Sequence[tuple[int, bytes]]) -> None:
-        successor = (self._index + 1) % self._count
-        port, token = places[successor]
-        host = "127.0.0.1" if self._hosts[successor] == self._hosts[self._index] else self._hosts[successor]
-        out = socket.create_connection((host, port), timeout=CONNECT_SECONDS)
-        out.sendall(token)
-        self._connections[out] = successor
-        deadline = time.monotonic() + CONNECT_SECONDS
-        while time.monotonic() < deadline:
-            server.settimeout(max(0.01, deadline - time.monotonic()))
-            accepted, _ = server.accept()
-            accepted.settimeout(CONNECT_SECONDS)
-            if hmac.compare_digest(accepted.recv(_TOKEN_BYTES, socket.MSG_WAITALL), places[self._index][1]):
-                self._connections[accepted] = (self._index - 1) % self._count
-                break
-            accepted.close()
-        for connection in self._connections:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.settimeout(HEARTBEAT_SECONDS)
 
     def _run(self) -> None:
         selector = selectors.DefaultSelector()
@@ -110,7 +72,9 @@ class PeerWatch:
                     selector.unregister(connection)
                     del self._connections[connection]
                     self._closed.add(peer)
-                    if peer not in self._left and not self._is_stopping:
+                    if peer in self._left:
+                        self._ended[peer] = time.monotonic()
+                    elif not self._is_stopping:
                         self._on_lost(peer)
 
     def _send(self, data: bytes) -> None:
@@ -129,6 +93,11 @@ class PeerWatch:
         limit = time.monotonic() - seconds
         present = {peer: heard for peer, heard in self._heard.items() if peer in self._connections.values()}
         return next((peer for peer, heard in present.items() if heard < limit), None)
+
+    def is_deserted(self, seconds: float) -> bool:
+        """Returns whether a neighbor that had left has ended some seconds ago. Either all processes have left, or the
+        neighbor does not wait for one of them any more, of which this process may not hear in another way."""
+        return any(ended <= time.monotonic() - seconds for ended in list(self._ended.values()))
 
     def _note(self, peer: int, data: bytes) -> None:
         if _LEAVING in data:
