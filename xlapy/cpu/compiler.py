@@ -55,10 +55,12 @@ from xlapy.cpu.program.buffer_assignment import assign_buffers, print_buffers
 from xlapy.cpu.program.builder import build_program
 from xlapy.cpu.program.builder import native_opcodes as native_opcodes
 from xlapy.cpu.program.communication import (  # noqa: F401 - importing these modules registers their thunk rules
+    asynchronous_calls,
     collective_thunks,
     feeds,
     transfer_queues,
 )
+from xlapy.cpu.program.communication.asynchronous_calls import is_overlapping
 from xlapy.cpu.program.concurrency import run_concurrently
 from xlapy.cpu.program.memory_report import program_bytes
 from xlapy.cpu.program.nan_checks import add_value_check
@@ -79,6 +81,7 @@ from xlapy.cpu.transforms.gather_sorted_operands import GatherSortedOperands
 from xlapy.cpu.transforms.hoist_sliced_dots import HoistSlicedDots
 from xlapy.cpu.transforms.loop_batching.batch_iterations import BatchIterations
 from xlapy.cpu.transforms.order_side_effects import OrderSideEffects
+from xlapy.cpu.transforms.overlap_exchanges import OverlapExchanges
 from xlapy.cpu.transforms.pad_convolution_features import PadConvolutionFeatures
 from xlapy.cpu.transforms.pad_rolled_arrays import PadRolledArrays
 from xlapy.cpu.transforms.prepare_ragged_dots import PrepareRaggedDots
@@ -141,7 +144,10 @@ def passes(
         Unfuse(),
         RemoveDeadCode(),
         SortTopK(),
-        Expand(runs=(native_opcodes() - {opcodes.RAGGED_ALL_TO_ALL}) | frozenset(DYNAMIC_EXPANSIONS)),
+        Expand(
+            runs=(native_opcodes() - {opcodes.RAGGED_ALL_TO_ALL, opcodes.ASYNC_DONE}) | frozenset(DYNAMIC_EXPANSIONS),
+            keeps=is_overlapping,
+        ),
         ResolveDynamicDimensions(interpret=True),
         DecomposeFft(),
         Expand(runs=native_opcodes()),
@@ -187,6 +193,7 @@ def passes(
         RematerializeSplats(),
         RemoveDeadCode(),
         ScheduleForMemory(frozenset(donated)),
+        OverlapExchanges(),
     ]
 
 

@@ -15,7 +15,7 @@ from xlapy.loops import Affine, Builder
 from xlapy.lower.core import LOWERINGS, Lowering
 from xlapy.lower.element_types import components, load_element, storage_type
 
-CONTROL_FLOW = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.FUSION, opcodes.WHILE})
+CONTROL_FLOW = frozenset({opcodes.ASYNC_START, opcodes.CALL, opcodes.CONDITIONAL, opcodes.FUSION, opcodes.WHILE})
 """Opcodes whose computations run on whole arrays, as parts of the program: they are not applied to elements."""
 
 

@@ -236,14 +236,7 @@ def test_what_other_devices_read_stays_until_they_meet_again(monkeypatch: pytest
     text = REDUCES_TO_ROOT.replace("collective-reduce(a, b), replica_groups={}", "all-reduce(a, b), replica_groups={}")
     module = xla.parse_hlo(text, verify=True)
     compile_module(module, replica_count=2)
-    publish = direct_collectives.publish_addresses
-
-    def once(
-        context: LoweringContext, instruction: Any, published: Any, views: Any = (), *rest: Any
-    ) -> list[BufferSlice]:
-        return publish(context, instruction, published, views, *rest) if views else []
-
-    monkeypatch.setattr(direct_collectives, "publish_addresses", once)
+    monkeypatch.setattr(direct_collectives, "meet", lambda collective, meeting: meeting.received)
     with raises(VerificationError, codes.BUFFER_ASSIGNMENT):
         compile_module(module, replica_count=2)
 

@@ -18,6 +18,7 @@ from xlapy.codegen.emitters.matmul.ragged_problem import has_ragged_problem
 from xlapy.codegen.epilogue import CONTRACTIONS
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain, ignore_decision
 from xlapy.codegen.fusion.elementwise_loops import is_fused
+from xlapy.codegen.fusion.exchanges import PendingExchanges
 from xlapy.codegen.fusion.groups import ALWAYS_DUPLICATED, FusionGroup, is_profitable_to_duplicate
 from xlapy.codegen.fusion.multi_output import fuse_multi_output
 from xlapy.codegen.plan import has_plan
@@ -96,13 +97,14 @@ class _Fuser:
         """The members of fusions that still have users when their fusion is built."""
         self.order = post_order(computation)
         self._position = {instruction: n for n, instruction in enumerate(self.order)}
+        self._exchanges = PendingExchanges(self.order)
 
     def run(self) -> bool:
         for instruction in reversed(self.order):
             if _can_fuse(instruction):
                 self.assign(instruction)
         root = self.computation.root_instruction
-        fuse_multi_output(self.order, self.groups, root, self.max_instructions, self.explain)
+        fuse_multi_output(self.order, self.groups, root, self.max_instructions, self.explain, self._exchanges)
         changed = False
         for group in dict.fromkeys(group for groups in self.groups.values() for group in groups):
             changed |= self.build_fusion(group)
@@ -171,6 +173,8 @@ class _Fuser:
         """Why a group cannot compute an instruction that its members use; "" if it can."""
         if len(group.members) >= self.max_instructions:
             return f"the kernel of {group.root.name} has {self.max_instructions} instructions, the maximum"
+        if self._exchanges.may_delay(instruction, group.results):
+            return f"it can run during an exchange between devices for which {group.root.name} waits"
         return group.reason_not_to_fuse(instruction)
 
     def build_fusion(self, group: FusionGroup) -> bool:

@@ -17,6 +17,7 @@ from itertools import islice
 from xlapy import opcodes
 from xlapy.analysis.aliasing import IN_PLACE_OPS
 from xlapy.codegen.fusion.decisions import Decision, DecisionKind, Explain
+from xlapy.codegen.fusion.exchanges import PendingExchanges
 from xlapy.codegen.fusion.groups import ALWAYS_DUPLICATED, FusionGroup
 from xlapy.codegen.iteration_domain import AccessPattern, join_patterns, operand_pattern
 from xlapy.codegen.plan import has_plan
@@ -62,12 +63,14 @@ def fuse_multi_output(
     root: Instruction,
     max_instructions: int,
     explain: Explain,
+    exchanges: PendingExchanges,
 ) -> None:
     """Merges the groups of a computation where that is profitable; updates `groups`, the groups of each instruction.
 
-    order: the instructions, operands before users. max_instructions: of one group.
+    order: the instructions, operands before users. max_instructions: of one group. exchanges: those during which groups
+    may run.
     """
-    _MultiOutputFuser(order, groups, root, max_instructions, explain).run()
+    _MultiOutputFuser(order, groups, root, max_instructions, explain, exchanges).run()
 
 
 class _MultiOutputFuser:
@@ -78,7 +81,9 @@ class _MultiOutputFuser:
         root: Instruction,
         max_instructions: int,
         explain: Explain,
+        exchanges: PendingExchanges,
     ) -> None:
+        self.exchanges = exchanges
         self.groups = groups
         self.root = root
         self.max_instructions = max_instructions
@@ -194,6 +199,8 @@ class _MultiOutputFuser:
             return None
         results = self.results_of_both(first, last)
         reason = left.quick_reason_not_to_merge(right, results)
+        if not reason and not self.exchanges.overlap_alike(left.results, right.results):
+            reason = "only one of them can run during an exchange between devices"
         after_first = None if reason else self.nodes_after(first, last)
         if not reason and after_first is None:
             reason = "a kernel between them depends on one and is needed by the other"

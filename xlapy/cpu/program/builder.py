@@ -301,6 +301,8 @@ class LoweringContext:
         """The slices that may be overwritten once the array in them is no longer needed."""
         self.initially_reusable = frozenset(reusable)
         """The reusable slices of arguments. In a loop body they hold the state, and the next state goes there too."""
+        self.pending: dict[Instruction, Callable[[Instruction], None]] = {}
+        """How to finish, at its done, each asynchronous instruction that has started."""
 
     def slice_of(self, instruction: Instruction, index: ShapeIndex = ()) -> BufferSlice:
         return self.slices[self.alias_analysis.value(instruction, index)]

@@ -5,6 +5,7 @@ Responsible for which operations are expanded, and in which order. Does not depe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,13 +33,15 @@ class Expand:
 
     ops: names of operations joined by +, or `all` for all with an expansion. platform: the platform that is to run the
     module, if no operations are named; runs: the operations that it implements, for a platform without a name here.
-    Operations without an expansion, or in a form without one, stay as they are.
+    Operations without an expansion, or in a form without one, stay as they are. keeps: whether an instruction stays,
+    too.
     """
 
     name: ClassVar[str] = "expand"
     ops: tuple[str, ...] = ()
     platform: str = "interpreter"
     runs: frozenset[OpDef] | None = None
+    keeps: Callable[[Instruction], bool] | None = None
 
     def __post_init__(self) -> None:
         if self.platform not in PLATFORMS:
@@ -72,26 +75,28 @@ class Expand:
         while pending := [c for c in editable_computations(module) if c not in done]:
             for computation in pending:
                 if computation.module is not None:  # else it was removed with its last caller
-                    changed |= _expand_computation(computation, chosen)
+                    changed |= self._expand_computation(computation, chosen)
             done.update(pending)
         return update_schedule(module, changed)
 
-
-def _expand_computation(computation: Computation, chosen: frozenset[OpDef]) -> bool:
-    pending = [(instruction, 0) for instruction in computation if instruction.op in chosen]
-    changed = False
-    while pending:
-        instruction, depth = pending.pop()
-        if instruction.parent is None:  # was expanded together with another one
-            continue
-        if depth > _MAX_EXPANSION_DEPTH:
-            raise PassError(
-                codes.PASSES_END, f"expansions of {instruction.op.name} lead back to it: {depth} inside each other"
-            )
-        made = _expand(instruction)
-        changed |= bool(made)
-        pending += [(i, depth + 1) for i in made if i.op in chosen]
-    return changed
+    def _expand_computation(self, computation: Computation, chosen: frozenset[OpDef]) -> bool:
+        """Expands the chosen operations of a computation, and of their expansions; returns whether there are any."""
+        pending = [(instruction, 0) for instruction in computation if instruction.op in chosen]
+        changed = False
+        while pending:
+            instruction, depth = pending.pop()
+            if instruction.parent is None:  # was expanded together with another one
+                continue
+            if self.keeps is not None and self.keeps(instruction):
+                continue
+            if depth > _MAX_EXPANSION_DEPTH:
+                raise PassError(
+                    codes.PASSES_END, f"expansions of {instruction.op.name} lead back to it: {depth} inside each other"
+                )
+            made = _expand(instruction)
+            changed |= bool(made)
+            pending += [(i, depth + 1) for i in made if i.op in chosen]
+        return changed
 
 
 def _expand(instruction: Instruction) -> list[Instruction]:

@@ -105,6 +105,12 @@ class Transport(Protocol):
         ...
 
     @property
+    def drive_exchanges_address(self) -> int:
+        """The native function `void drive_exchanges(ptr transport, ptr word, i32 seen)`: moves data for a short time,
+        until a word that the completion of a request changes differs from the value seen."""
+        ...
+
+    @property
     def await_exchange_address(self) -> int:
         """The native function `void await_exchange(ptr transport, ptr request)`, which waits until the transport no
         longer accesses a request. After `fail_clique` that takes a second at most."""

@@ -56,6 +56,7 @@ class RemoteProcesses:
         self.transport, self.clique = transport.address, self._clique.address
         self.program = transport.program_identity(fingerprint, name)
         self.post_exchange, self.begin_launch = transport.post_exchange_address, transport.begin_launch_address
+        self.start_exchange, self.drive_exchanges = transport.start_exchange_address, transport.drive_exchanges_address
         self.fail_clique = transport.fail_clique_address
 
     def missing_processes(self, request: int) -> tuple[int, ...]:

@@ -4,6 +4,9 @@ Local members arrive as in `rendezvous`. The last one does not complete the rend
 transport, whose completion increments the number of completed rendezvous and wakes all local members. A process table,
 whose address is in the address table, says what the group exchanges, so machine code is the same for all topologies.
 
+The request of an asynchronous collective is posted when the last local member starts it, and left to the thread of the
+transport. Its members wait for it in another thunk, whose entry in the process table is the same group.
+
 If the processes have failed, the members call the host until it has canceled the launch.
 
 Responsible for filling requests and for waiting for them. Does not depend on which devices are where
@@ -12,7 +15,15 @@ Responsible for filling requests and for waiting for them. Does not depend on wh
 
 from __future__ import annotations
 
-from xlapy.cpu.llvm.communication.rendezvous import ARRIVALS_OFFSET, Arrivals, MemberCounter, RendezvousRecord
+from xlapy.cpu.llvm.communication.rendezvous import (
+    ARRIVALS_OFFSET,
+    Arrivals,
+    RendezvousRecord,
+    await_rendezvous,
+    begun_count,
+    complete_rendezvous,
+    member_counter,
+)
 from xlapy.cpu.llvm.communication.waits import (
     SLICE,
     AwaitedWord,
@@ -33,7 +44,6 @@ from xlapy.cpu.program.communication.process_plans import Base
 from xlapy.cpu.program.shared_records import (
     EXCHANGE_SLOT_HEADER_BYTES,
     LAUNCH_NUMBER_OFFSET,
-    RENDEZVOUS_HEADER_BYTES,
     TRANSFER_BYTES,
 )
 from xlapy.native.function import Function, native
@@ -83,14 +93,16 @@ class GroupRecord(Record):
 
 class ProcessTable(Record):
     """What native code needs to exchange data with other processes. transport, clique: their addresses. post_exchange,
-    begin_launch, fail_clique: native functions. received_offset: of received memory, in the memory that the devices of
-    a launch share. messages: see `process_transfers`. groups: for each thunk and device, the record of its group, or of
-    its transfer."""
+    start_exchange, drive_exchanges, begin_launch, fail_clique: native functions of the transport. received_offset: of
+    received memory, in the memory that the devices of a launch share. messages: see `process_transfers`. groups: for
+    each thunk and device, the record of its group, or of its transfer."""
 
     transport: Owned[Address]
     clique: Owned[Nullable[Address]]
     program: Owned[Nullable[ProgramIdentity]]
     post_exchange: Owned[Address]
+    start_exchange: Owned[Address]
+    drive_exchanges: Owned[Address]
     begin_launch: Owned[Address]
     fail_clique: Owned[Address]
     received_offset: Final[Word]
@@ -151,30 +163,105 @@ def rendezvous_over_processes(
 ) -> Int32:
     """Waits for all members; returns 0, or 1 if the run has ended. index: of the group in the process table."""
     group = processes.groups[index]
-    counter = record.offset(rank * 4 + RENDEZVOUS_HEADER_BYTES).cast(MemberCounter)
-    counter.begun.store(completed + 1, RELAXED)
-    arrivals = record.offset(ARRIVALS_OFFSET).cast(Arrivals)
-    before = arrivals.arrived.fetch_add(1, ACQ_REL)
-    slot = shared.offset(group.slot_offset).cast(ExchangeSlot)
-    with f.when(before + 1 == group.local_count.to(Int32)):
-        arrivals.arrived.store(0, RELAXED)
-        publish_remote_addresses(f, shared, processes, group, staging)
-        with f.when(group.transfer_count == 0):
-            record.completed.store(completed + 1, SEQ_CST)
-            with f.when(arrivals.sleepers.load(SEQ_CST) != 0):
-                record.completed.wake()
-            f.ret(0)
-        post_group(f, shared, processes, group, slot, record, completed, staging)
+    before = arrive_over_processes(
+        f, shared, record, completed, rank, staging, processes, index, processes.post_exchange
+    )
+    with f.when((before + 1 == group.local_count.to(Int32)) & (group.transfer_count == 0)):
+        f.ret(0)
     slice = f.select(before == 0, f.constant(Word, SLICE), f.constant(Word, 0))
-    sleepers = arrivals.sleepers.address.cast(Sleepers)
+    sleepers = record.offset(ARRIVALS_OFFSET).cast(Arrivals).sleepers.address.cast(Sleepers)
     word = record.cast(AwaitedWord)
     is_over = await_change(f, table, shared, device, number, word, completed, completed.to(Word), sleepers, slice)
+    return checked_status(f, table, shared, device, number, group, completed, is_over)
+
+
+@native
+def arrive_over_processes(
+    f: Function,
+    shared: CancellationWord,
+    record: RendezvousRecord,
+    completed: Int32,
+    rank: Word,
+    staging: Address,
+    processes: ProcessTable,
+    index: Word,
+    post: Address,
+) -> Int32:
+    """Arrives at a rendezvous; returns how many local members have arrived before. The last of them posts what the
+    group exchanges by the function `post` of the transport, or completes the rendezvous if that is nothing."""
+    group = processes.groups[index]
+    member_counter(record, rank).begun.store(completed + 1, RELAXED)
+    arrivals = record.offset(ARRIVALS_OFFSET).cast(Arrivals)
+    before = arrivals.arrived.fetch_add(1, ACQ_REL)
+    with f.when(before + 1 == group.local_count.to(Int32)):
+        publish_remote_addresses(f, shared, processes, group, staging)
+        with f.when(group.transfer_count == 0) as is_local:
+            complete_rendezvous(f, record, arrivals, completed)
+        with is_local.otherwise():
+            arrivals.arrived.store(0, RELAXED)
+            slot = shared.offset(group.slot_offset).cast(ExchangeSlot)
+            post_group(f, shared, processes, group, slot, record, completed, staging, post)
+    return before
+
+
+@native
+def checked_status(
+    f: Function,
+    table: Address,
+    shared: CancellationWord,
+    device: Word,
+    number: Word,
+    group: GroupRecord,
+    completed: Int32,
+    is_over: Int32,
+) -> Int32:
+    """Returns 0 if a completed rendezvous has succeeded, and 1 if the run has ended. After a failure of the processes,
+    that is once the host has canceled the run."""
     with f.when((is_over != 0) | (group.transfer_count == 0)):
         f.ret(is_over)
+    slot = shared.offset(group.slot_offset).cast(ExchangeSlot)
     with f.when(request_of(slot).status.load(ACQUIRE) == int(ExchangeStatus.FAILED)):
         await_cancellation(f, table, shared, device, number, completed.to(Word))
         f.ret(1)
     return f.constant(Int32, 0)
+
+
+@native
+def start_rendezvous_over_processes(
+    f: Function,
+    shared: CancellationWord,
+    record: RendezvousRecord,
+    completed: Int32,
+    rank: Word,
+    staging: Address,
+    processes: ProcessTable,
+    index: Word,
+) -> Int32:
+    """Arrives without waiting for anything; returns 0. `await_rendezvous_over_processes` follows."""
+    arrive_over_processes(f, shared, record, completed, rank, staging, processes, index, processes.start_exchange)
+    return f.constant(Int32, 0)
+
+
+@native
+def await_rendezvous_over_processes(
+    f: Function,
+    table: Address,
+    shared: CancellationWord,
+    device: Word,
+    number: Word,
+    record: RendezvousRecord,
+    rank: Word,
+    processes: ProcessTable,
+    index: Word,
+) -> Int32:
+    """Waits for all members of the rendezvous at which this one has arrived last; returns 0, or 1 if the run has ended.
+    The thread moves data itself for a short time before it sleeps."""
+    group = processes.groups[index]
+    begun = begun_count(f, record, rank)
+    with f.when((group.transfer_count != 0) & (record.completed.load(ACQUIRE) == begun)):
+        f.call_address(processes.drive_exchanges, processes.transport, record, begun)
+    is_over = await_rendezvous(f, table, shared, device, number, record, rank)
+    return checked_status(f, table, shared, device, number, group, begun, is_over)
 
 
 @native
@@ -202,6 +289,7 @@ def post_group(
     record: RendezvousRecord,
     completed: Int32,
     staging: Address,
+    post: Address,
 ) -> None:
     """Fills the request of a group and posts it. The last local member of a group to arrive calls this."""
     slot = f.exclusive_access(slot, "the last local member fills it, and the last request has completed")
@@ -227,7 +315,7 @@ def post_group(
         plan = group.transfers.offset(one.index * TransferPlan.byte_size()).cast(TransferPlan)
         transfer = first.offset(one.index * TRANSFER_BYTES).cast(Transfer)
         fill_transfer(f, shared, processes, staging, plan, transfer)
-    f.call_address(processes.post_exchange, processes.transport, request)
+    f.call_address(post, processes.transport, request)
 
 
 @native
@@ -275,9 +363,12 @@ def await_cancellation(
 
 
 def process_rendezvous_text() -> str:
-    """The LLVM text of `rendezvous_over_processes` and of what it calls, except `await_change` and
-    `await_cancellation`."""
-    functions = (rendezvous_over_processes, publish_remote_addresses, post_group, fill_transfer)
+    """The LLVM text of the functions of rendezvous over processes and of what they call, except `await_change`,
+    `await_cancellation` and the functions of `rendezvous_text`."""
+    functions = (
+        rendezvous_over_processes, start_rendezvous_over_processes, await_rendezvous_over_processes,
+        arrive_over_processes, checked_status, publish_remote_addresses, post_group, fill_transfer,
+    )  # fmt: skip
     return "\n\n".join("\n".join(function_text(one.built(), attributes="noinline #0")) for one in functions)
 
 

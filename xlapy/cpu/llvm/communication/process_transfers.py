@@ -1,7 +1,8 @@
 """Sends and receives between devices of different processes.
 
 A send copies its arrays to a `RemoteMessage`, posts a request to the transport, and goes on. A receive posts a request
-with a new message when it starts, and waits for it when it is done. A message belongs to its device until that releases
+with a new message when it starts, and waits for it when it is done. The thread of the transport moves the data in the
+meantime. A message belongs to its device until that releases
 it, and to the transport until its request completes; released messages are freed by later transfers. They are no part
 of the memory of a launch, which ends without waiting for them.
 
@@ -218,7 +219,7 @@ def post_message(
         transfer.block_bytes = array.size
         transfer.stride_bytes = array.size
         transfer.state = 0
-    f.call_address(processes.post_exchange, processes.transport, request)
+    f.call_address(processes.start_exchange, processes.transport, request)
 
 
 @native
@@ -327,6 +328,9 @@ def receive_over_processes(
             search.leave()
         found.set(one.value.following)
     message = found.get().known("the search has found it")
+    with f.when(message.word.load(ACQUIRE) == 0):
+        unset = f.constant(Int32, 0)
+        f.call_address(processes.drive_exchanges, processes.transport, message.word.address, unset)
     with f.loop() as waiting:
         with f.when(message.word.load(ACQUIRE) != 0):
             waiting.leave()

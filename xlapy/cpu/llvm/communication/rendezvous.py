@@ -8,12 +8,17 @@ has read everything of the previous one, so no member waits to leave.
 In a direct rendezvous, members send the addresses of their arrays; the arrays are read in place until all members meet
 again.
 
+A rendezvous of an asynchronous collective is in two thunks: members arrive in the first and go on, and wait in the
+second. Each of them waits before it arrives at the same record again, so at most one rendezvous of a record is pending,
+and the member's own counter says which one.
+
 Responsible for rendezvous records. Does not depend on what is exchanged or on how devices wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from xlapy.cpu.llvm.communication.device_tables import Row, table_text
 from xlapy.cpu.llvm.communication.waits import SLICE, AwaitedWord, CancellationWord, Sleepers, await_change
@@ -21,8 +26,8 @@ from xlapy.cpu.llvm.text import IrBuilder
 from xlapy.cpu.program.buffer_slices import BufferSlice
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import RENDEZVOUS_HEADER_BYTES, rendezvous_header_bytes
-from xlapy.cpu.program.thunks import CollectiveThunk, RendezvousParticipant
-from xlapy.native.function import Function, native
+from xlapy.cpu.program.thunks import CollectiveThunk, RendezvousPart, RendezvousParticipant
+from xlapy.native.function import Function, NativeFunction, native
 from xlapy.native.ir import ACQ_REL, ACQUIRE, RELAXED, SEQ_CST
 from xlapy.native.llvm import function_text
 from xlapy.native.records import Atomic, Record
@@ -43,12 +48,12 @@ def _rows(thunk: CollectiveThunk) -> list[list[int]]:
 
 def _numbers(thunk: CollectiveThunk, row: RendezvousParticipant) -> list[int]:
     staging = row.rendezvous_offset + rendezvous_header_bytes(len(row.members))
-    given = [*row.send_offsets, *row.receive_offsets, *row.peer_offsets] or [0] * (_width(thunk) - 4)
+    given = _offsets(row) or [0] * max(len(_offsets(other)) for other in thunk.participants)
     return [row.rendezvous_offset, staging, row.rank, len(row.members), *given]
 
 
-def _width(thunk: CollectiveThunk) -> int:
-    return 4 + len(thunk.operands) + len(thunk.results) * (2 if thunk.direct else 1)
+def _offsets(row: RendezvousParticipant) -> list[int]:
+    return [*row.send_offsets, *row.receive_offsets, *row.peer_offsets]
 
 
 def emit_rendezvous(
@@ -70,22 +75,20 @@ def emit_rendezvous(
     ir.br(after)
     ir.start_block(inside)
     rendezvous = row.address(row.shared, row.number(0))
-    completed = ir.assign(f"call i32 @{completed_count.name}(ptr {rendezvous})")
+    begins, waits = thunk.part is not RendezvousPart.DONE, thunk.part is not RendezvousPart.START
+    counted = f"@{completed_count.name}(ptr {rendezvous})"
+    begun = f"@{begun_count.name}(ptr {rendezvous}, i64 {row.number(2)})"
+    completed = ir.assign(f"call i32 {counted if begins else begun}")
     area = ir.assign(f"zext i32 {ir.assign(f'and i32 {completed}, 1')} to i64")
     first = row.address(row.shared, row.number(1))
     staging = row.address(first, ir.assign(f"mul i64 {area}, {thunk.staging_size}"))
-    for position, (slice_, pointer) in enumerate(operands):
+    for position, (slice_, pointer) in enumerate(operands if begins else ()):
         if thunk.direct:
             ir.emit(f"store ptr {pointer}, ptr {row.address(staging, row.number(4 + position))}")
         elif slice_.size:
             ir.emit(copy(row.address(staging, row.number(4 + position)), pointer, slice_.size))
-    given = f"ptr %table, ptr {row.shared}, i64 {row.device}, i64 {thunk.number}, ptr {rendezvous}, i32 {completed}"
-    if program.spans_processes:
-        met = _meet_over_processes(row, thunk, program, f"{given}, i64 {row.number(2)}, ptr {staging}")
-    else:
-        count = ir.assign(f"trunc i64 {row.number(3)} to i32")
-        met = ir.assign(f"call i32 @rendezvous({given}, i64 {row.number(2)}, i32 {count})")
-    for position, slice_ in enumerate(thunk.results):
+    met = ir.assign(f"call i32 {_call_text(row, thunk, program, (rendezvous, completed, staging))}")
+    for position, slice_ in enumerate(thunk.results if waits else ()):
         taken = _received_address(row, thunk, staging, position)
         ir.emit(f"store ptr {taken}, ptr {row.entry(program.table_index(slice_))}")
     ir.br(after)
@@ -93,11 +96,28 @@ def emit_rendezvous(
     return ir.assign(f"phi i32 [ {refused}, %{outside} ], [ {met}, %{inside} ]")
 
 
-def _meet_over_processes(row: Row, thunk: CollectiveThunk, program: NativeProgram, given: str) -> str:
-    """Returns a register with the status of a rendezvous whose members may belong to several processes."""
+def _call_text(row: Row, thunk: CollectiveThunk, program: NativeProgram, registers: tuple[str, str, str]) -> str:
+    """Returns the call of the function that carries out a part of a rendezvous, whose members may belong to several
+    processes. registers: the record, the number of completed rendezvous, and the staging memory."""
+    record, completed, staging = registers
+    device = f"ptr %table, ptr {row.shared}, i64 {row.device}, i64 {thunk.number}, ptr {record}"
+    rank = f"i64 {row.number(2)}"
+    if not program.spans_processes:
+        count = f"i32 {row.ir.assign(f'trunc i64 {row.number(3)} to i32')}"
+        if thunk.part is RendezvousPart.START:
+            return f"@{start_rendezvous.name}(ptr {record}, i32 {completed}, {rank}, {count})"
+        if thunk.part is RendezvousPart.DONE:
+            return f"@{await_rendezvous.name}({device}, {rank})"
+        return f"@{rendezvous.name}({device}, i32 {completed}, {rank}, {count})"
     processes = row.ir.assign(f"load ptr, ptr {row.entry(program.processes_index)}")
     index = row.ir.assign(f"add i64 {row.device}, {thunk.number * program.replica_count * program.partition_count}")
-    return row.ir.assign(f"call i32 @rendezvous_over_processes({given}, ptr {processes}, i64 {index})")
+    group = f"ptr {processes}, i64 {index}"
+    if thunk.part is RendezvousPart.START:
+        arrival = f"ptr {row.shared}, ptr {record}, i32 {completed}, {rank}, ptr {staging}"
+        return f"@start_rendezvous_over_processes({arrival}, {group})"
+    if thunk.part is RendezvousPart.DONE:
+        return f"@await_rendezvous_over_processes({device}, {rank}, {group})"
+    return f"@rendezvous_over_processes({device}, i32 {completed}, {rank}, ptr {staging}, {group})"
 
 
 def _received_address(row: Row, thunk: CollectiveThunk, staging: str, position: int) -> str:
@@ -133,6 +153,30 @@ class MemberCounter(Record):
 
 
 @native
+def arrive(f: Function, record: RendezvousRecord, completed: Int32, rank: Word, count: Int32) -> Int32:
+    """Arrives at a rendezvous, which the last member to arrive completes; returns how many have arrived before."""
+    member_counter(record, rank).begun.store(completed + 1, RELAXED)
+    arrivals = record.offset(ARRIVALS_OFFSET).cast(Arrivals)
+    before = arrivals.arrived.fetch_add(1, ACQ_REL)
+    with f.when(before + 1 == count):
+        complete_rendezvous(f, record, arrivals, completed)
+    return before
+
+
+def complete_rendezvous(f: Function, record: RendezvousRecord, arrivals: Arrivals, completed: Int32) -> None:
+    """Emits the end of a rendezvous at which all members have arrived."""
+    arrivals.arrived.store(0, RELAXED)
+    record.completed.store(completed + 1, SEQ_CST)
+    with f.when(arrivals.sleepers.load(SEQ_CST) != 0):
+        record.completed.wake()
+
+
+def member_counter(record: RendezvousRecord, rank: Word) -> MemberCounter:
+    """The counter of a member."""
+    return record.offset(rank * 4 + RENDEZVOUS_HEADER_BYTES).cast(MemberCounter)
+
+
+@native
 def rendezvous(
     f: Function,
     table: Address,
@@ -146,20 +190,42 @@ def rendezvous(
 ) -> Int32:
     """Waits for all members; returns 0, or 1 if the run has ended. The member that arrives first calls the host for all
     while it waits."""
-    counter = record.offset(rank * 4 + RENDEZVOUS_HEADER_BYTES).cast(MemberCounter)
-    counter.begun.store(completed + 1, RELAXED)
-    arrivals = record.offset(ARRIVALS_OFFSET).cast(Arrivals)
-    before = arrivals.arrived.fetch_add(1, ACQ_REL)
+    before = arrive(f, record, completed, rank, count)
     with f.when(before + 1 == count):
-        arrivals.arrived.store(0, RELAXED)
-        record.completed.store(completed + 1, SEQ_CST)
-        with f.when(arrivals.sleepers.load(SEQ_CST) != 0):
-            record.completed.wake()
         f.ret(0)
     slice = f.select(before == 0, f.constant(Word, SLICE), f.constant(Word, 0))
-    sleepers = arrivals.sleepers.address.cast(Sleepers)
+    sleepers = record.offset(ARRIVALS_OFFSET).cast(Arrivals).sleepers.address.cast(Sleepers)
     word = record.cast(AwaitedWord)
     return await_change(f, table, shared, device, number, word, completed, completed.to(Word), sleepers, slice)
+
+
+@native
+def start_rendezvous(f: Function, record: RendezvousRecord, completed: Int32, rank: Word, count: Int32) -> Int32:
+    """Arrives without waiting for the other members; returns 0. `await_rendezvous` follows."""
+    arrive(f, record, completed, rank, count)
+    return f.constant(Int32, 0)
+
+
+@native
+def await_rendezvous(
+    f: Function,
+    table: Address,
+    shared: CancellationWord,
+    device: Word,
+    number: Word,
+    record: RendezvousRecord,
+    rank: Word,
+) -> Int32:
+    """Waits for all members of the rendezvous at which this one has arrived last; returns 0, or 1 if the run has ended.
+
+    Every member that waits calls the host: the one that arrived first may not be waiting here.
+    """
+    begun = begun_count(f, record, rank)
+    with f.when(record.completed.load(ACQUIRE) != begun):
+        f.ret((shared.is_canceled.load(RELAXED) != 0).to(Int32))
+    sleepers = record.offset(ARRIVALS_OFFSET).cast(Arrivals).sleepers.address.cast(Sleepers)
+    word, slice = record.cast(AwaitedWord), f.constant(Word, SLICE)
+    return await_change(f, table, shared, device, number, word, begun, begun.to(Word), sleepers, slice)
 
 
 @native
@@ -169,8 +235,19 @@ def completed_count(f: Function, record: RendezvousRecord) -> Int32:
     return record.completed.load(ACQUIRE)
 
 
+@native
+def begun_count(f: Function, record: RendezvousRecord, rank: Word) -> Int32:
+    """`completed_count` as it was when a member arrived last, which only that member may ask."""
+    return member_counter(record, rank).begun.load(RELAXED) - 1
+
+
 def rendezvous_text(spans_processes: bool = False) -> str:
-    """The LLVM text of `rendezvous`, which calls `await_change`, and of `completed_count`; of the latter alone for
+    """The LLVM text of the functions of rendezvous, which call `await_change`; those for one process are left out in
     programs that span processes."""
-    functions = [(rendezvous, "noinline #0")] * (not spans_processes) + [(completed_count, "#0")]
-    return "\n\n".join("\n".join(function_text(one.built(), attributes=text)) for one, text in functions)
+    functions: list[NativeFunction[..., Any]] = [completed_count, begun_count, await_rendezvous]
+    functions += [] if spans_processes else [arrive, rendezvous, start_rendezvous]
+    short = (completed_count, begun_count, arrive)
+    attributes = ["#0" if one in short else "noinline #0" for one in functions]
+    return "\n\n".join(
+        "\n".join(function_text(one.built(), attributes=text)) for one, text in zip(functions, attributes, strict=True)
+    )

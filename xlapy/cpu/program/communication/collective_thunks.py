@@ -12,7 +12,7 @@ Responsible for what each device sends and receives. Does not depend on where de
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xlapy import opcodes
@@ -23,7 +23,16 @@ from xlapy.codegen.region import kernel_builder, result_buffer
 from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
 from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
 from xlapy.cpu.program.communication import direct_collectives
-from xlapy.cpu.program.communication.direct_collectives import PeerView, allocate_received, constant_index, own_rank
+from xlapy.cpu.program.communication.collective_parts import (
+    Collective,
+    Meeting,
+    Parts,
+    begin_meeting,
+    finish_pending,
+    lower_at_once,
+    lower_start,
+)
+from xlapy.cpu.program.communication.direct_collectives import PeerView, constant_index, own_rank
 from xlapy.cpu.program.communication.read_rules import forwarded_reads, split_read, whole_reads
 from xlapy.cpu.program.communication.rendezvous_assignment import (
     RendezvousAssignment,
@@ -32,7 +41,7 @@ from xlapy.cpu.program.communication.rendezvous_assignment import (
     reason_against_rendezvous,
 )
 from xlapy.cpu.program.shared_records import round_to_cache_lines
-from xlapy.cpu.program.thunks import CollectiveThunk, CopyThunk, KernelThunk, RemoteRead, RendezvousParticipant
+from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, RemoteRead, RendezvousParticipant
 from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Affine, Buffer, Builder, Kernel, Value
@@ -47,6 +56,7 @@ from xlapy.opcodes.collectives import (
     CollectivePermuteAttributes,
     ReduceScatterAttributes,
 )
+from xlapy.opcodes.registry import AsyncRole, OpDef
 
 # -- rendezvous
 
@@ -65,24 +75,21 @@ class _Receive:
     shape: Shape
 
 
-def _append_rendezvous(
-    context: LoweringContext, instruction: Instruction, receives: Sequence[_Receive], reads: Sequence[RemoteRead]
-) -> list[BufferSlice]:
-    """Appends a rendezvous to which members contribute their operands; returns the slices of what a device receives.
+def _staged(
+    collective: Collective, receives: Sequence[_Receive], reads: Sequence[RemoteRead]
+) -> Generator[None, None, list[BufferSlice]]:
+    """Begins a collective by a rendezvous to which members contribute copies of their operands; returns the slices of
+    what a device receives.
 
     reads: which bytes of the members' operands a device reads.
     """
-    rendezvous = context.builder.module_state(RendezvousAssignment).find(instruction)
-    assert rendezvous is not None
-    received = allocate_received(context, instruction, [receive.shape for receive in receives])
-    participants = [_participant(instruction, rendezvous, device, receives) for device in sorted(rendezvous.groups)]
-    operands = [context.slice_of(operand) for operand in instruction.operands]
-    number, size = len(context.builder.program.host_calling_thunks), rendezvous.staging_size
-    thunk = CollectiveThunk(number, instruction, operands, received, instruction.name, participants, size)
-    if context.builder.program.spans_processes:
-        thunk.remote_reads, thunk.exchanged = list(reads), tuple(range(len(reads)))
-    context.append_callback(thunk)
-    return received
+    rendezvous = collective.rendezvous
+    received = collective.allocate_received([receive.shape for receive in receives])
+    participants = [
+        _participant(collective.operation, rendezvous, device, receives) for device in sorted(rendezvous.groups)
+    ]
+    meeting = Meeting(participants, collective.operands, received, reads, range(len(reads)))
+    return (yield from begin_meeting(collective, meeting))
 
 
 def _participant(
@@ -115,73 +122,51 @@ def _all_arrays(instruction: Instruction, operand: int, count: int, stride: int 
     return _Receive(operand, offset, Shape.array(shape.element_type, [size]))
 
 
-def _member_count(context: LoweringContext, instruction: Instruction) -> int:
-    """Returns the number of members that meet; 0 if the instruction falls back to the host."""
-    rendezvous = context.builder.module_state(RendezvousAssignment).find(instruction)
-    return 0 if rendezvous is None else rendezvous.member_count
-
-
-def _is_direct(context: LoweringContext, instruction: Instruction) -> bool:
-    """Whether members read each other's operands in rank."""
-    rendezvous = context.builder.module_state(RendezvousAssignment).find(instruction)
-    return rendezvous is not None and rendezvous.direct
-
-
 # -- all-reduce, reduce-scatter
 
 
-@THUNK_RULES.rule(opcodes.ALL_REDUCE, opcodes.ALL_REDUCE_START)
-def _lower_all_reduce(context: LoweringContext, instruction: Instruction) -> None:
-    _lower_reduction(context, instruction, [0] * len(instruction.operands), whole_reads(instruction.operand_shapes))
+def _all_reduce(collective: Collective) -> Parts:
+    if collective.rendezvous.direct:
+        return direct_collectives.all_reduce(collective)
+    return _staged_reduction(collective, [0] * len(collective.operands), whole_reads(collective.shapes))
 
 
-@THUNK_RULES.rule(opcodes.REDUCE_SCATTER)
-def _lower_reduce_scatter(context: LoweringContext, instruction: Instruction) -> None:
-    leaves = [leaf for _, leaf in array_leaves(instruction.shape)]
-    dimension = instruction.attributes_as(ReduceScatterAttributes).scatter_dimension
+def _reduce_scatter(collective: Collective) -> Parts:
+    operation = collective.operation
+    leaves = [leaf for _, leaf in array_leaves(operation.shape)]
+    dimension = operation.attributes_as(ReduceScatterAttributes).scatter_dimension
     sizes = [leaf.dimensions[dimension] for leaf in leaves]
     strides = [
-        size * _dimension_stride(operand, dimension)
-        for size, operand in zip(sizes, instruction.operand_shapes, strict=True)
+        size * _dimension_stride(operand, dimension) for size, operand in zip(sizes, collective.shapes, strict=True)
     ]
     reads = [
         split_read(number, shape, dimension, size)
-        for number, (shape, size) in enumerate(zip(instruction.operand_shapes, sizes, strict=True))
+        for number, (shape, size) in enumerate(zip(collective.shapes, sizes, strict=True))
     ]
-    _lower_reduction(context, instruction, strides, reads)
+    if collective.rendezvous.direct:
+        return direct_collectives.reduce_scatter(collective, strides, reads)
+    return _staged_reduction(collective, strides, reads)
 
 
 def _dimension_stride(shape: Shape, dimension: int) -> int:
     return math.prod(shape.dimensions[dimension + 1 :])
 
 
-def _lower_reduction(
-    context: LoweringContext, instruction: Instruction, strides: Sequence[int], reads: Sequence[RemoteRead]
-) -> None:
+def _staged_reduction(collective: Collective, strides: Sequence[int], reads: Sequence[RemoteRead]) -> Parts:
     """Reduces the operands one by one, or together if the reducer takes all of them.
 
     strides: for each operand, the elements between the blocks of consecutive devices; 0 for all-reduce. reads: which
     bytes of the members' operands a device reads.
     """
-    count = _member_count(context, instruction)
-    if not count:
-        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
-        return
-    if _is_direct(context, instruction):
-        if any(strides):
-            direct_collectives.append_reduce_scatter(context, instruction, count, strides, reads)
-        else:
-            direct_collectives.append_all_reduce(context, instruction, count)
-        return
-    receives = [_all_arrays(instruction, n, count, stride) for n, stride in enumerate(strides)]
-    sources = _append_rendezvous(context, instruction, receives, reads)
-    results = context.allocate(instruction)
-    for chosen in direct_collectives.operands_reduced_together(instruction):
+    count, results = collective.member_count, collective.results
+    receives = [_all_arrays(collective.operation, n, count, stride) for n, stride in enumerate(strides)]
+    sources = yield from _staged(collective, receives, reads)
+    for chosen in direct_collectives.operands_reduced_together(collective.operation):
         if results[chosen[0]].shape.size:
             inputs, outputs = [sources[n] for n in chosen], [results[n] for n in chosen]
             read, written = [slice_.shape for slice_ in inputs], [slice_.shape for slice_ in outputs]
-            kernel = _reduction_kernel(instruction, chosen, read, written, count)
-            context.thunks.append(KernelThunk(kernel, [*inputs, *outputs], instruction.name))
+            kernel = _reduction_kernel(collective.operation, chosen, read, written, count)
+            collective.append(KernelThunk(kernel, [*inputs, *outputs], collective.name))
 
 
 def _strided_offset(stride: int, start: int = 0) -> Callable[[int], int]:
@@ -242,68 +227,23 @@ def _axes(builder: Builder, read: Sequence[Shape], result: Shape) -> LoopNest:
     return LoopNest(True, min(lanes, 1 << (result.size.bit_length() - 1)))
 
 
-@THUNK_RULES.rule(opcodes.COLLECTIVE_REDUCE)
-def _lower_collective_reduce(context: LoweringContext, instruction: Instruction) -> None:
-    count = _member_count(context, instruction)
-    if not count:
-        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
-        return
-    direct_collectives.append_reduce_to_root(context, instruction, count)
-
-
 # -- all-gather, all-to-all
 
 
-@THUNK_RULES.rule(opcodes.ALL_GATHER)
-def _lower_all_gather(context: LoweringContext, instruction: Instruction) -> None:
-    if not _member_count(context, instruction):
-        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
+def _all_gather(collective: Collective) -> Parts:
+    dimension = collective.operation.attributes_as(AllGatherAttributes).all_gather_dimension
+    if collective.rendezvous.direct:
+        yield from direct_collectives.concatenation(collective, dimension)
         return
-    _append_gather(context, instruction, context.allocate(instruction))
-
-
-@THUNK_RULES.rule(opcodes.ALL_GATHER_START)
-def _lower_all_gather_start(context: LoweringContext, instruction: Instruction) -> None:
-    if not _member_count(context, instruction):
-        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
-        return
-    results = context.allocate(instruction)
-    half = len(results) // 2
-    _append_gather(context, instruction, results[half:])
-    _copy_operands(context, instruction, results[:half])
-
-
-def _copy_operands(context: LoweringContext, instruction: Instruction, results: Sequence[BufferSlice]) -> None:
-    """Copies the operands to the results of a -start that repeat them."""
-    for operand, result in zip(instruction.operands, results, strict=True):
-        context.thunks.append(CopyThunk(context.slice_of(operand), result))
-
-
-def _append_gather(context: LoweringContext, instruction: Instruction, results: Sequence[BufferSlice]) -> None:
-    count = _member_count(context, instruction)
-    if _is_direct(context, instruction):
-        direct_collectives.append_concatenation(
-            context, instruction, results, instruction.attributes_as(AllGatherAttributes).all_gather_dimension, count
-        )
-        return
-    receives = [_all_arrays(instruction, n, count) for n in range(len(results))]
-    reads = whole_reads(instruction.operand_shapes)
-    for number, source in enumerate(_append_rendezvous(context, instruction, receives, reads)):
-        shape = instruction.operand_shapes[number]
-        _concatenate_blocks(
-            context,
-            instruction,
-            source,
-            results[number],
-            shape,
-            shape.dimensions,
-            instruction.attributes_as(AllGatherAttributes).all_gather_dimension,
-        )
+    shapes, count = collective.shapes, collective.member_count
+    receives = [_all_arrays(collective.operation, n, count) for n in range(len(shapes))]
+    sources = yield from _staged(collective, receives, whole_reads(shapes))
+    for source, result, shape in zip(sources, collective.results, shapes, strict=True):
+        _concatenate_blocks(collective, source, result, shape, shape.dimensions, dimension)
 
 
 def _concatenate_blocks(
-    context: LoweringContext,
-    instruction: Instruction,
+    collective: Collective,
     source: BufferSlice,
     result: BufferSlice,
     shape: Shape,
@@ -317,11 +257,11 @@ def _concatenate_blocks(
     if not result.shape.size:
         return
     if tuple(block) == shape.dimensions and math.prod(block[:dimension]) == 1:
-        context.thunks.append(
+        collective.append(
             CopyThunk(BufferSlice(result.shape, StorageClass.SHARED, source.number, name=source.name), result)
         )
         return
-    builder = kernel_builder(instruction.name, host_target())
+    builder = kernel_builder(collective.operation.name, host_target())
     t, size = shape.element_type, block[dimension]
     source_buffer, target = _source(builder, source.shape, 0), result_buffer(builder, result.shape, "out0")
     axes = _axes(builder, [shape], result.shape)
@@ -330,93 +270,68 @@ def _concatenate_blocks(
         inner: Index = (*index[:dimension], builder.remainder(index[dimension], size), *index[dimension + 1 :])
         element = load_element(builder, source_buffer, member * shape.size + linear(inner, shape.dimensions), t)
         store_element(builder, target, linear(index, result.shape.dimensions), element, t)
-    context.thunks.append(KernelThunk(builder.kernel, [source, result], instruction.name))
+    collective.append(KernelThunk(builder.kernel, [source, result], collective.name))
 
 
-@THUNK_RULES.rule(opcodes.ALL_TO_ALL)
-def _lower_all_to_all(context: LoweringContext, instruction: Instruction) -> None:
+def _all_to_all(collective: Collective) -> Parts:
     """Receives from each member the block or the operand with the number of this device's rank."""
-    count = _member_count(context, instruction)
-    shape, dimension = instruction.operand_shapes[0], instruction.attributes_as(AllToAllAttributes).split_dimension
-    has_equal_shapes = len({operand.to_text(layout=False) for operand in instruction.operand_shapes}) == 1
-    if not count or (dimension is None and not (has_equal_shapes and len(instruction.operands) == count)):
-        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
-        return
-    if _is_direct(context, instruction):
-        results = context.allocate(instruction)
-        if dimension is not None:
-            direct_collectives.append_concatenation(context, instruction, results, dimension, count, block_count=count)
-            return
-        for_member = [PeerView(shape, constant_index(member), own_rank) for member in range(count)]
-        reads = [RemoteRead(0, byte_size(shape), follows_rank=True)]
-        direct_collectives.append_forwarding(context, instruction, results, for_member, reads)
-        return
-    size = byte_size(shape)
+    operation, count, results = collective.operation, collective.member_count, collective.results
+    shape, dimension = collective.shapes[0], operation.attributes_as(AllToAllAttributes).split_dimension
     if dimension is None:
-        each = round_to_cache_lines(count * size)
-        receives = [_Receive(0, _strided_offset(each, member * size), shape) for member in range(count)]
-        reads = [RemoteRead(0, size, follows_rank=True)]
-        shared = _append_rendezvous(context, instruction, receives, reads)
-        context.thunks.extend(CopyThunk(s, r) for s, r in zip(shared, context.allocate(instruction), strict=True))
+        yield from _exchange_operands(collective, shape)
+        return
+    if collective.rendezvous.direct:
+        yield from direct_collectives.concatenation(collective, dimension, block_count=count)
         return
     block = list(shape.dimensions)
     block[dimension] //= count
     stride = block[dimension] * _dimension_stride(shape, dimension)
-    receive, read = _all_arrays(instruction, 0, count, stride), split_read(0, shape, dimension, block[dimension])
-    (source,) = _append_rendezvous(context, instruction, [receive], [read])
-    (result,) = context.allocate(instruction)
-    _concatenate_blocks(context, instruction, source, result, shape, block, dimension)
+    receive, read = _all_arrays(operation, 0, count, stride), split_read(0, shape, dimension, block[dimension])
+    (source,) = yield from _staged(collective, [receive], [read])
+    _concatenate_blocks(collective, source, results[0], shape, block, dimension)
+
+
+def _exchange_operands(collective: Collective, shape: Shape) -> Parts:
+    """Receives from each member the operand with the number of this device's rank."""
+    count, reads = collective.member_count, [RemoteRead(0, byte_size(shape), follows_rank=True)]
+    if collective.rendezvous.direct:
+        for_member = [PeerView(shape, constant_index(member), own_rank) for member in range(count)]
+        yield from direct_collectives.forwarding(collective, for_member, reads)
+        return
+    size = byte_size(shape)
+    each = round_to_cache_lines(count * size)
+    receives = [_Receive(0, _strided_offset(each, member * size), shape) for member in range(count)]
+    received = yield from _staged(collective, receives, reads)
+    _copy_each(collective.context, received, collective.results)
+
+
+def _is_supported_all_to_all(operation: Instruction, count: int) -> bool:
+    """Whether members exchange blocks of one operand, or one of several equal operands each."""
+    if operation.attributes_as(AllToAllAttributes).split_dimension is not None:
+        return True
+    has_equal_shapes = len({operand.to_text(layout=False) for operand in operation.operand_shapes}) == 1
+    return has_equal_shapes and len(operation.operands) == count
 
 
 # -- collective-permute, collective-broadcast
 
 
-@THUNK_RULES.rule(opcodes.COLLECTIVE_PERMUTE)
-def _lower_collective_permute(context: LoweringContext, instruction: Instruction) -> None:
-    if not _member_count(context, instruction):
-        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
-        return
-    _append_permute(context, instruction, context.allocate(instruction))
+def _collective_permute(collective: Collective) -> Parts:
+    pairs = collective.operation.attributes_as(CollectivePermuteAttributes).source_target_pairs
+    return _forward_arrays(collective, {target: source for source, target in pairs}.get)
 
 
-@THUNK_RULES.rule(opcodes.COLLECTIVE_PERMUTE_START)
-def _lower_collective_permute_start(context: LoweringContext, instruction: Instruction) -> None:
-    """(operands, results, contexts...)"""
-    count = len(instruction.operands)
-    if not _member_count(context, instruction) or len(list(array_leaves(instruction.shape))) != 2 * count:
-        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
-        return
-    results = context.allocate(instruction)
-    _append_permute(context, instruction, results[count:])
-    _copy_operands(context, instruction, results[:count])
+def _collective_broadcast(collective: Collective) -> Parts:
+    return _forward_arrays(collective, lambda _: 0)
 
 
-def _append_permute(context: LoweringContext, instruction: Instruction, results: Sequence[BufferSlice]) -> None:
-    sources = {
-        target: source for source, target in instruction.attributes_as(CollectivePermuteAttributes).source_target_pairs
-    }
-    _forward_arrays(context, instruction, sources.get, results)
-
-
-@THUNK_RULES.rule(opcodes.COLLECTIVE_BROADCAST)
-def _lower_collective_broadcast(context: LoweringContext, instruction: Instruction) -> None:
-    if not _member_count(context, instruction):
-        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
-        return
-    _forward_arrays(context, instruction, lambda _: 0, context.allocate(instruction))
-
-
-def _forward_arrays(
-    context: LoweringContext,
-    instruction: Instruction,
-    source: Callable[[int], int | None],
-    results: Sequence[BufferSlice],
-) -> None:
+def _forward_arrays(collective: Collective, source: Callable[[int], int | None]) -> Parts:
     """Copies the arrays of the member `source(rank)` to the results; zeros if that is None."""
-    reads = forwarded_reads(instruction.operand_shapes, source, _member_count(context, instruction))
-    if _is_direct(context, instruction):
-        from_source = [PeerView(shape, source, constant_index(n)) for n, shape in enumerate(instruction.operand_shapes)]
-        direct_collectives.append_forwarding(context, instruction, results, from_source, reads)
+    shapes = collective.shapes
+    reads = forwarded_reads(shapes, source, collective.member_count)
+    if collective.rendezvous.direct:
+        from_source = [PeerView(shape, source, constant_index(n)) for n, shape in enumerate(shapes)]
+        yield from direct_collectives.forwarding(collective, from_source, reads)
         return
 
     def offset(size: int) -> Callable[[int], int | None]:
@@ -426,29 +341,99 @@ def _forward_arrays(
 
         return at
 
-    shapes = instruction.operand_shapes
     receives = [_Receive(n, offset(byte_size(shape)), shape) for n, shape in enumerate(shapes)]
-    received = _append_rendezvous(context, instruction, receives, reads)
-    context.thunks.extend(CopyThunk(s, r) for s, r in zip(received, results, strict=True))
+    received = yield from _staged(collective, receives, reads)
+    _copy_each(collective.context, received, collective.results)
 
 
-# -- the done instructions
+def _copy_each(context: LoweringContext, sources: Sequence[BufferSlice], results: Sequence[BufferSlice]) -> None:
+    context.thunks.extend(CopyThunk(s, r) for s, r in zip(sources, results, strict=True))
 
 
-@THUNK_RULES.rule(opcodes.ALL_REDUCE_DONE)
-def _lower_all_reduce_done(context: LoweringContext, instruction: Instruction) -> None:
-    _copy_to_results(context, instruction, context.slices_of(instruction.operands[0]))
+# -- the rules
+
+LOWERINGS: Mapping[OpDef, Callable[[Collective], Parts]] = {
+    opcodes.ALL_GATHER: _all_gather,
+    opcodes.ALL_GATHER_START: _all_gather,
+    opcodes.ALL_REDUCE: _all_reduce,
+    opcodes.ALL_REDUCE_START: _all_reduce,
+    opcodes.ALL_TO_ALL: _all_to_all,
+    opcodes.COLLECTIVE_BROADCAST: _collective_broadcast,
+    opcodes.COLLECTIVE_PERMUTE: _collective_permute,
+    opcodes.COLLECTIVE_PERMUTE_START: _collective_permute,
+    opcodes.COLLECTIVE_REDUCE: direct_collectives.reduce_to_root,
+    opcodes.REDUCE_SCATTER: _reduce_scatter,
+}
+"""The lowering of each collective. Those of starts are those of the same collective."""
 
 
-@THUNK_RULES.rule(opcodes.ALL_GATHER_DONE, opcodes.COLLECTIVE_PERMUTE_DONE)
-def _lower_done(context: LoweringContext, instruction: Instruction) -> None:
-    """Copies the result, which follows the operands in the tuple of the -start instruction."""
-    (operand,) = instruction.operands
-    paths = (path for path, _ in array_leaves(operand.shape))
-    chosen = [n for n, path in enumerate(paths) if path[0] == 1]
-    slices = context.slices_of(operand)
-    _copy_to_results(context, instruction, [slices[n] for n in chosen])
+def rendezvous_of(context: LoweringContext, operation: Instruction) -> RendezvousRecord | None:
+    """Returns the rendezvous in which a collective runs natively; None if it falls back to the host."""
+    rendezvous = context.builder.module_state(RendezvousAssignment).find(operation)
+    if rendezvous is None:
+        return None
+    if operation.op is opcodes.ALL_TO_ALL and not _is_supported_all_to_all(operation, rendezvous.member_count):
+        return None
+    return rendezvous
 
 
-def _copy_to_results(context: LoweringContext, instruction: Instruction, sources: Sequence[BufferSlice]) -> None:
-    context.thunks.extend(CopyThunk(s, r) for s, r in zip(sources, context.allocate(instruction), strict=True))
+@THUNK_RULES.rule(
+    opcodes.ALL_GATHER,
+    opcodes.ALL_REDUCE,
+    opcodes.ALL_TO_ALL,
+    opcodes.COLLECTIVE_BROADCAST,
+    opcodes.COLLECTIVE_PERMUTE,
+    opcodes.COLLECTIVE_REDUCE,
+    opcodes.REDUCE_SCATTER,
+)
+def _lower_collective(context: LoweringContext, instruction: Instruction) -> None:
+    rendezvous = rendezvous_of(context, instruction)
+    if rendezvous is None:
+        context.add_host_callback(instruction, reason_against_rendezvous(instruction))
+        return
+    operands = [context.slice_of(operand) for operand in instruction.operands]
+    results = context.allocate(instruction)
+    lower_at_once(
+        Collective(context, instruction, instruction, rendezvous, operands, results), LOWERINGS[instruction.op]
+    )
+
+
+@THUNK_RULES.rule(opcodes.ALL_GATHER_START, opcodes.ALL_REDUCE_START, opcodes.COLLECTIVE_PERMUTE_START)
+def _lower_start(context: LoweringContext, start: Instruction) -> None:
+    """Begins a collective, which the done finishes.
+
+    If instructions of several computations share its channel, devices may meet in different ones of them, and some of
+    them more often than others: then the collective runs as a whole at the start, into results that the done copies. So
+    it does if the value of every instruction is checked.
+    """
+    rendezvous = rendezvous_of(context, start)
+    done = next(user for user in start.users if user.op.async_role is AsyncRole.DONE)
+    leaves = [leaf.without_layout() for _, leaf in array_leaves(done.shape)]
+    count = len(list(array_leaves(start.shape)))
+    if rendezvous is None or count != len(leaves) + (
+        0 if start.op is opcodes.ALL_REDUCE_START else len(start.operands)
+    ):
+        context.add_host_callback(start, reason_against_rendezvous(start))
+        return
+    operands = [context.slice_of(operand) for operand in start.operands]
+    own = context.allocate(start)
+    if rendezvous.may_stay_pending and not context.builder.keeps_operands:
+        results = [BufferSlice(leaf, name=done.name) for leaf in leaves]
+        collective = Collective(context, start, start, rendezvous, operands, results, is_asynchronous=True)
+        lower_start(collective, LOWERINGS[start.op])
+        return
+    results = own[count - len(leaves) :]
+    lower_at_once(Collective(context, start, start, rendezvous, operands, results), LOWERINGS[start.op])
+    _copy_each(context, operands[: count - len(leaves)], own[: count - len(leaves)])
+
+
+@THUNK_RULES.rule(opcodes.ALL_GATHER_DONE, opcodes.ALL_REDUCE_DONE, opcodes.COLLECTIVE_PERMUTE_DONE)
+def _lower_done(context: LoweringContext, done: Instruction) -> None:
+    """Finishes a collective, or copies its results, which follow the operands in the tuple of the start."""
+    (start,) = done.operands
+    if finish_pending(context, start, done):
+        return
+    leaves = zip(array_leaves(start.shape), context.slices_of(start), strict=True)
+    has_operands = start.op is not opcodes.ALL_REDUCE_START
+    sources = [slice_ for (path, _), slice_ in leaves if not has_operands or path[0] == 1]
+    _copy_each(context, sources, context.allocate(done))

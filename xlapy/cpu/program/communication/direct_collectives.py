@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from xlapy.base.shape import Shape
 from xlapy.codegen.emitters.loop_nest import LoopNest, element_loops
 from xlapy.codegen.region import kernel_builder, result_buffer
-from xlapy.cpu.program.buffer_slices import BufferSlice, StorageClass
-from xlapy.cpu.program.builder import LoweringContext
+from xlapy.cpu.program.buffer_slices import BufferSlice
+from xlapy.cpu.program.communication.collective_parts import Collective, Meeting, Parts, begin_meeting, meet
 from xlapy.cpu.program.communication.read_rules import root_reads, split_read, whole_reads
-from xlapy.cpu.program.communication.rendezvous_assignment import RendezvousAssignment, RendezvousRecord, byte_size
+from xlapy.cpu.program.communication.rendezvous_assignment import RendezvousRecord, byte_size
 from xlapy.cpu.program.shared_records import ADDRESS_BYTES
-from xlapy.cpu.program.thunks import CollectiveThunk, CopyThunk, KernelThunk, RemoteRead, RendezvousParticipant
+from xlapy.cpu.program.thunks import CopyThunk, KernelThunk, RemoteRead, RendezvousParticipant
 from xlapy.cpu.target import host_target
 from xlapy.hlo.instruction import Instruction
 from xlapy.loops import Kernel
@@ -63,49 +63,23 @@ def own_rank(rank: int) -> int:
     return rank
 
 
-def allocate_received(context: LoweringContext, instruction: Instruction, shapes: Sequence[Shape]) -> list[BufferSlice]:
-    """Returns new slices for arrays that a device receives in a rendezvous."""
-    program = context.builder.program
-    first = program.received_count
-    program.received_count += len(shapes)
-    return [
-        BufferSlice(shape.without_layout(), StorageClass.SHARED, first + n, name=instruction.name)
-        for n, shape in enumerate(shapes)
-    ]
-
-
 def publish_addresses(
-    context: LoweringContext,
-    instruction: Instruction,
+    collective: Collective,
     published: Sequence[BufferSlice],
     views: Sequence[PeerView] = (),
     reads: Sequence[RemoteRead] = (),
     exchanged: Sequence[int] | None = None,
-) -> list[BufferSlice]:
-    """Appends a rendezvous in which all members publish arrays; returns the slices of the peer views.
+) -> Meeting:
+    """Returns a rendezvous in which all members publish arrays, and receive the peer views.
 
     reads: which bytes of the published arrays the views read, now or after a later rendezvous. exchanged: the numbers
     of the reads of arrays that are complete now; None: all.
     """
-    rendezvous = context.builder.module_state(RendezvousAssignment).find(instruction)
-    assert rendezvous is not None
-    received = allocate_received(context, instruction, [view.shape for view in views])
+    rendezvous = collective.rendezvous
+    received = collective.allocate_received([view.shape for view in views])
     participants = [_participant(rendezvous, device, len(published), views) for device in sorted(rendezvous.groups)]
-    thunk = CollectiveThunk(
-        len(context.builder.program.host_calling_thunks),
-        instruction,
-        list(published),
-        received,
-        instruction.name,
-        participants,
-        rendezvous.staging_size,
-        direct=True,
-    )
-    if context.builder.program.spans_processes:
-        thunk.remote_reads = list(reads)
-        thunk.exchanged = tuple(range(len(reads)) if exchanged is None else exchanged)
-    context.append_callback(thunk)
-    return received
+    numbers = range(len(reads)) if exchanged is None else exchanged
+    return Meeting(participants, list(published), received, reads, numbers)
 
 
 def _participant(
@@ -127,11 +101,6 @@ def _address_offset(view: PeerView, rank: int, published: int) -> int:
     return -1 if member is None else ADDRESS_BYTES * (member * published + view.array(rank))
 
 
-def _operand_slices(context: LoweringContext, instruction: Instruction) -> list[BufferSlice]:
-    """Returns the memory of the operands. Their shapes are the instruction's `operand_shapes`, not those of slices."""
-    return [context.slice_of(operand) for operand in instruction.operands]
-
-
 # -- reductions
 
 
@@ -141,11 +110,18 @@ def operands_reduced_together(instruction: Instruction) -> list[list[int]]:
     return [[n] for n in numbers] if len(instruction.to_apply.parameters) == 2 else [list(numbers)]
 
 
-def append_all_reduce(context: LoweringContext, instruction: Instruction, count: int) -> None:
-    """Lowers an all-reduce of `count` members: every member reduces one block, and copies those of the others."""
-    operands, results = _operand_slices(context, instruction), context.allocate(instruction)
+def all_reduce(collective: Collective) -> Parts:
+    """Lowers an all-reduce: every member reduces one block, and copies those of the others.
+
+    In an asynchronous one, only the operands are exchanged before the done. Two members exchange whole operands, which
+    takes no more bytes than blocks of operands and of results do.
+    """
+    operands, results, count = collective.operands, collective.results, collective.member_count
+    if collective.is_asynchronous and count <= 2:
+        yield from reduce_scatter(collective, [0] * len(operands), whole_reads(collective.shapes))
+        return
     published = [*operands, *results]
-    blocks = [_BlockPartition(shape, count) for shape in instruction.operand_shapes]
+    blocks = [_BlockPartition(shape, count) for shape in collective.shapes]
     views: list[PeerView] = []
     for n, block in enumerate(blocks):
         result = n + len(operands)
@@ -159,18 +135,23 @@ def append_all_reduce(context: LoweringContext, instruction: Instruction, count:
     count_of_blocks = len(blocks)
     reads = [block.read(n) for n, block in enumerate(blocks)]
     reads += [block.read(n + count_of_blocks, of_member=True) for n, block in enumerate(blocks)]
-    slices = publish_addresses(context, instruction, published, views, reads, range(count_of_blocks))
+    meeting = publish_addresses(collective, published, views, reads, range(count_of_blocks))
+    slices = yield from begin_meeting(collective, meeting)
     width = 3 * count + 1
     received = [slices[n * width : (n + 1) * width] for n in range(len(blocks))]
-    for together in operands_reduced_together(instruction):
+    for together in operands_reduced_together(collective.operation):
         shapes = [blocks[n].shape for n in together]
         sources = [slice_ for n in together for slice_ in received[n][:count]]
-        _append_reduction(context, instruction, sources, shapes, [received[n][count] for n in together], count)
-    publish_addresses(context, instruction, published, (), reads, range(count_of_blocks, 2 * count_of_blocks))
+        _append_reduction(collective, sources, shapes, [received[n][count] for n in together])
+    complete = range(count_of_blocks, 2 * count_of_blocks)
+    meet(collective, publish_addresses(collective, published, (), reads, complete))
     for block_slices, block in zip(received, blocks, strict=True):
         if block.shape.size:
-            context.thunks += map(CopyThunk, block_slices[count + 1 : 2 * count + 1], block_slices[2 * count + 1 :])
-    publish_addresses(context, instruction, published)
+            for source, target in zip(
+                block_slices[count + 1 : 2 * count + 1], block_slices[2 * count + 1 :], strict=True
+            ):
+                collective.append(CopyThunk(source, target))
+    meet(collective, publish_addresses(collective, published))
 
 
 class _BlockPartition:
@@ -195,31 +176,31 @@ class _BlockPartition:
         return RemoteRead(array, size, per_reader=stride, last=self._last)
 
 
-def append_reduce_to_root(context: LoweringContext, instruction: Instruction, count: int) -> None:
+def reduce_to_root(collective: Collective) -> Parts:
     """Lowers a collective-reduce: the first member keeps the result, all others receive zeros."""
-    operands, shapes = _operand_slices(context, instruction), instruction.operand_shapes
+    operands, shapes, count = collective.operands, collective.shapes, collective.member_count
     views = [PeerView(s, constant_index(m), constant_index(n)) for n, s in enumerate(shapes) for m in range(count)]
-    slices = publish_addresses(context, instruction, operands, views, root_reads(shapes))
-    totals = [BufferSlice(shape.without_layout(), name=instruction.name) for shape in shapes]
-    for together in operands_reduced_together(instruction):
+    meeting = publish_addresses(collective, operands, views, root_reads(shapes))
+    slices = yield from begin_meeting(collective, meeting)
+    totals = [BufferSlice(shape.without_layout(), name=collective.name) for shape in shapes]
+    for together in operands_reduced_together(collective.operation):
         sources = [slice_ for n in together for slice_ in slices[n * count : (n + 1) * count]]
         results = [totals[n] for n in together]
-        _append_reduction(context, instruction, sources, [shapes[n] for n in together], results, count)
+        _append_reduction(collective, sources, [shapes[n] for n in together], results)
     at_root = [PeerView(shape, _root_only, constant_index(len(operands) + n)) for n, shape in enumerate(shapes)]
-    received = publish_addresses(context, instruction, [*operands, *totals], at_root)
-    context.thunks += map(CopyThunk, received, context.allocate(instruction))
+    received = meet(collective, publish_addresses(collective, [*operands, *totals], at_root))
+    for source, result in zip(received, collective.results, strict=True):
+        collective.append(CopyThunk(source, result))
 
 
 def _root_only(rank: int) -> int | None:
     return 0 if rank == 0 else None
 
 
-def append_reduce_scatter(
-    context: LoweringContext, instruction: Instruction, count: int, strides: Sequence[int], reads: Sequence[RemoteRead]
-) -> None:
+def reduce_scatter(collective: Collective, strides: Sequence[int], reads: Sequence[RemoteRead]) -> Parts:
     """Lowers a reduce-scatter. strides: for each operand, the elements between the blocks of consecutive members.
     reads: which bytes of the members' operands a device reads."""
-    operands, results = _operand_slices(context, instruction), context.allocate(instruction)
+    operands, results, count = collective.operands, collective.results, collective.member_count
     views = [
         PeerView(
             shape,
@@ -227,15 +208,15 @@ def append_reduce_scatter(
             constant_index(n),
             _strided_offset(stride * shape.element_type.byte_size),
         )
-        for n, (shape, stride) in enumerate(zip(instruction.operand_shapes, strides, strict=True))
+        for n, (shape, stride) in enumerate(zip(collective.shapes, strides, strict=True))
         for m in range(count)
     ]
-    slices = publish_addresses(context, instruction, operands, views, reads)
-    for together in operands_reduced_together(instruction):
-        shapes = [instruction.operand_shapes[n] for n in together]
+    slices = yield from begin_meeting(collective, publish_addresses(collective, operands, views, reads))
+    for together in operands_reduced_together(collective.operation):
+        shapes = [collective.shapes[n] for n in together]
         sources = [slice_ for n in together for slice_ in slices[n * count : (n + 1) * count]]
-        _append_reduction(context, instruction, sources, shapes, [results[n] for n in together], count)
-    publish_addresses(context, instruction, operands)
+        _append_reduction(collective, sources, shapes, [results[n] for n in together])
+    meet(collective, publish_addresses(collective, operands))
 
 
 def _strided_offset(stride: int) -> NumberOfRank:
@@ -243,20 +224,19 @@ def _strided_offset(stride: int) -> NumberOfRank:
 
 
 def _append_reduction(
-    context: LoweringContext,
-    instruction: Instruction,
+    collective: Collective,
     sources: Sequence[BufferSlice],
     read: Sequence[Shape],
     results: Sequence[BufferSlice],
-    count: int,
 ) -> None:
     """Appends a kernel that reduces arrays from the first member to the last.
 
     sources: the arrays of all members, grouped by operand. read: the shapes in which the results' elements are indexed.
     """
     if results[0].shape.size:
-        kernel = _reduction_kernel(instruction, read, [slice_.shape for slice_ in results], count)
-        context.thunks.append(KernelThunk(kernel, [*sources, *results], instruction.name))
+        shapes = [slice_.shape for slice_ in results]
+        kernel = _reduction_kernel(collective.operation, read, shapes, collective.member_count)
+        collective.append(KernelThunk(kernel, [*sources, *results], collective.name))
 
 
 def _reduction_kernel(instruction: Instruction, read: Sequence[Shape], results: Sequence[Shape], count: int) -> Kernel:
@@ -300,20 +280,13 @@ def _loop_nest(shape: Shape, lanes: int) -> LoopNest:
 # -- data movement
 
 
-def append_concatenation(
-    context: LoweringContext,
-    instruction: Instruction,
-    results: Sequence[BufferSlice],
-    dimension: int,
-    count: int,
-    block_count: int = 1,
-) -> None:
+def concatenation(collective: Collective, dimension: int, block_count: int = 1) -> Parts:
     """Concatenates a block of each member's operand along a dimension.
 
     block_count: the number of blocks that operands consist of along the dimension; a device receives from each member
     the block with the number of its rank.
     """
-    operands, shapes = _operand_slices(context, instruction), instruction.operand_shapes
+    operands, shapes, count = collective.operands, collective.shapes, collective.member_count
     blocks = [_block_of(shape, dimension, block_count) for shape in shapes]
     views = [
         PeerView(shape, constant_index(m), constant_index(n), _strided_offset(stride if block_count > 1 else 0))
@@ -325,12 +298,12 @@ def append_concatenation(
         if block_count > 1
         else whole_reads(shapes)
     )
-    slices = publish_addresses(context, instruction, operands, views, reads)
-    for n, (shape, result, (block, _)) in enumerate(zip(shapes, results, blocks, strict=True)):
+    slices = yield from begin_meeting(collective, publish_addresses(collective, operands, views, reads))
+    for n, (shape, result, (block, _)) in enumerate(zip(shapes, collective.results, blocks, strict=True)):
         for m in range(count if block.size else 0):
-            kernel = _block_copy_kernel(instruction, shape, block, result.shape, dimension, m)
-            context.thunks.append(KernelThunk(kernel, [slices[n * count + m], result], instruction.name))
-    publish_addresses(context, instruction, operands)
+            kernel = _block_copy_kernel(collective.operation, shape, block, result.shape, dimension, m)
+            collective.append(KernelThunk(kernel, [slices[n * count + m], result], collective.name))
+    meet(collective, publish_addresses(collective, operands))
 
 
 def _block_of(shape: Shape, dimension: int, block_count: int) -> tuple[Shape, int]:
@@ -359,14 +332,10 @@ def _block_copy_kernel(
     return builder.kernel
 
 
-def append_forwarding(
-    context: LoweringContext,
-    instruction: Instruction,
-    results: Sequence[BufferSlice],
-    views: Sequence[PeerView],
-    reads: Sequence[RemoteRead],
-) -> None:
+def forwarding(collective: Collective, views: Sequence[PeerView], reads: Sequence[RemoteRead]) -> Parts:
     """Copies a whole array of some member to each result. reads: as those of the views."""
-    operands = _operand_slices(context, instruction)
-    context.thunks += map(CopyThunk, publish_addresses(context, instruction, operands, views, reads), results)
-    publish_addresses(context, instruction, operands)
+    meeting = publish_addresses(collective, collective.operands, views, reads)
+    received = yield from begin_meeting(collective, meeting)
+    for source, result in zip(received, collective.results, strict=True):
+        collective.append(CopyThunk(source, result))
+    meet(collective, publish_addresses(collective, collective.operands))

@@ -44,6 +44,8 @@ class Connection(Protocol):
     clique: int
     program: int
     post_exchange: int
+    start_exchange: int
+    drive_exchanges: int
     begin_launch: int
     fail_clique: int
 
@@ -97,7 +99,8 @@ class ProcessPlacement:
     def connect(self, connection: Connection) -> None:
         """Sets the transport and the clique. Called before the first launch."""
         self.connection = connection
-        for name in ("transport", "clique", "program", "post_exchange", "begin_launch", "fail_clique"):
+        native = ("post_exchange", "start_exchange", "drive_exchanges", "begin_launch", "fail_clique")
+        for name in ("transport", "clique", "program", *native):
             self._table[ProcessTable.offsets()[name] // _WORD] = getattr(connection, name)
 
     def missing_devices(

@@ -15,7 +15,7 @@ Responsible for these plans and the layout of their memory. Does not depend on n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import cast
@@ -23,7 +23,7 @@ from typing import cast
 from xlapy.base.concurrency.process_topology import ProcessTopology
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import exchange_slot_bytes, round_to_cache_lines
-from xlapy.cpu.program.thunks import Block, CollectiveThunk, RendezvousParticipant, merged
+from xlapy.cpu.program.thunks import Block, CollectiveThunk, RendezvousPart, RendezvousParticipant, merged
 
 
 class Base(IntEnum):
@@ -62,11 +62,13 @@ class PublishedAddress:
 class GroupPlan:
     """What this process does in a rendezvous of one group.
 
+    thunk: the number of the thunk that begins the rendezvous. awaited_in: that of the thunk that waits for it.
     exchange: the number of the exchange, the same in all processes. slot_offset: of the exchange slot in shared memory.
     devices: the local members. members: all members.
     """
 
     thunk: int
+    awaited_in: int
     exchange: int
     slot_offset: int
     devices: tuple[int, ...]
@@ -94,49 +96,89 @@ class ProcessPlans:
 
     def by_device(self) -> dict[tuple[int, int], GroupPlan]:
         """Returns the plans by the number of the thunk and the device."""
-        return {(group.thunk, device): group for group in self.groups for device in group.devices}
+        return {
+            (thunk, device): group
+            for group in self.groups
+            for thunk in (group.thunk, group.awaited_in)
+            for device in group.devices
+        }
 
 
 def plan_processes(program: NativeProgram, topology: ProcessTopology) -> ProcessPlans:
     """Returns the plans of a program for the process of a topology."""
+    collectives = [cast(CollectiveThunk, thunk) for thunk in program.host_calling_thunks if thunk.is_collective]
+    awaited_in = {thunk.start: thunk.number for thunk in collectives if thunk.part is RendezvousPart.DONE}
+    lanes = _lanes(collectives)
     pending = [
-        _Exchange(collective, number, members, topology)
-        for thunk in program.host_calling_thunks
-        if thunk.is_collective
-        for collective in [cast(CollectiveThunk, thunk)]
+        _Exchange(
+            collective,
+            awaited_in.get(collective.number, collective.number),
+            lanes.get(collective.start, -1),
+            number,
+            members,
+            topology,
+        )
+        for collective in collectives
+        if collective.part is not RendezvousPart.DONE
         for number, members in enumerate(sorted({row.members for row in collective.participants if row.members}))
         if any(map(topology.is_local, members))
     ]
-    # The local members of a group read what they have received before they meet again: their next collective reuses
-    # the memory.
-    sizes: dict[tuple[int, ...], int] = {}
+    # The local members of a group read what they have received before they meet again: their next synchronous
+    # collective reuses the memory. Asynchronous ones reuse it only if they are never pending at the same time.
+    sizes: dict[_Readers, int] = {}
     for exchange in pending:
-        sizes[exchange.local] = max(sizes.get(exchange.local, 0), exchange.received_size)
-    starts: dict[tuple[int, ...], int] = {}
+        sizes[exchange.readers] = max(sizes.get(exchange.readers, 0), exchange.received_size)
+    starts: dict[_Readers, int] = {}
     plans = ProcessPlans(topology)
-    for devices, size in sizes.items():
-        starts[devices] = plans.received_size
+    for readers, size in sizes.items():
+        starts[readers] = plans.received_size
         plans.received_size += round_to_cache_lines(size)
     plans.shared_size = round_to_cache_lines(program.shared_size)
     for exchange in pending:
-        group = exchange.plan(plans.shared_size, starts[exchange.local])
+        group = exchange.plan(plans.shared_size, starts[exchange.readers])
         plans.shared_size += round_to_cache_lines(exchange_slot_bytes(len(group.transfers)))
         plans.groups.append(group)
     return plans
+
+
+_Readers = tuple[tuple[int, ...], int]
+"""The local members of a group, and the lane of an asynchronous collective, or -1."""
+
+
+def _lanes(collectives: Sequence[CollectiveThunk]) -> dict[int, int]:
+    """Returns a number for each asynchronous collective, by the number of the thunk that starts it, so that those that
+    may be pending at the same time have different ones. Thunks are numbered in the order in which they run, and a
+    collective begins and ends in one sequence of them."""
+    last = {thunk.start: thunk.number for thunk in collectives if thunk.start >= 0}
+    ends: list[int] = []
+    found: dict[int, int] = {}
+    for start in sorted(last):
+        lane = next((number for number, end in enumerate(ends) if end < start), len(ends))
+        ends[lane : lane + 1] = [last[start]]
+        found[start] = lane
+    return found
 
 
 class _Exchange:
     """The rendezvous of one group of a thunk."""
 
     def __init__(
-        self, thunk: CollectiveThunk, number: int, members: tuple[int, ...], topology: ProcessTopology
+        self,
+        thunk: CollectiveThunk,
+        awaited_in: int,
+        lane: int,
+        number: int,
+        members: tuple[int, ...],
+        topology: ProcessTopology,
     ) -> None:
-        self._thunk, self._number, self._members, self._topology = thunk, number, members, topology
+        self._thunk, self._awaited_in = thunk, awaited_in
+        self._number, self._members, self._topology = number, members, topology
         self._ranks: dict[int, list[int]] = {}
         for rank, device in enumerate(members):
             self._ranks.setdefault(topology.process_of_device[device], []).append(rank)
         own = self._ranks[topology.process_index]
-        self.local = tuple(sorted(members[rank] for rank in own))
+        self._local = tuple(sorted(members[rank] for rank in own))
+        self.readers: _Readers = self._local, lane
         self._peers = sorted(set(self._ranks) - {topology.process_index})
         self._places: dict[tuple[int, int], int] = {}
         """Where received memory would begin with an array, by rank and number: the published address."""
@@ -175,7 +217,14 @@ class _Exchange:
         exchange = self._thunk.number << 32 | self._number
         addresses = tuple(self._addresses(received_start)) if self._thunk.direct else ()
         return GroupPlan(
-            self._thunk.number, exchange, slot_offset, self.local, self._members, tuple(transfers), addresses
+            thunk=self._thunk.number,
+            awaited_in=self._awaited_in,
+            exchange=exchange,
+            slot_offset=slot_offset,
+            devices=self._local,
+            members=self._members,
+            transfers=tuple(transfers),
+            addresses=addresses,
         )
 
     def _transfers(

@@ -14,6 +14,7 @@ from xlapy.base.errors import ShapeError
 from xlapy.base.shape import Shape
 from xlapy.cpu.program.native_program import NativeProgram
 from xlapy.cpu.program.shared_records import ADDRESS_BYTES, rendezvous_header_bytes, round_to_cache_lines
+from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
@@ -26,6 +27,7 @@ from xlapy.opcodes.collectives import (
     group_mode_of,
     has_dynamic_root,
 )
+from xlapy.opcodes.registry import AsyncRole
 
 MAX_STAGED_BYTES = 1 << 20
 """The largest size of the operands of all members that are copied to staging memory. Members publish the addresses of
@@ -59,6 +61,9 @@ class RendezvousRecord:
     """The size in bytes of each operand."""
     direct: bool = False
     """Whether members publish only the addresses of their operands and results."""
+    may_stay_pending: bool = True
+    """Whether a device may do other things between the start and the done of an asynchronous collective. Instructions
+    that share a record take part in turns, so that none may be left pending while another one runs."""
     offsets: dict[tuple[int, ...], int] = field(default_factory=dict[tuple[int, ...], int])
     """The offset in shared memory of the record of each group; a device in no group has a record of its own."""
 
@@ -99,7 +104,18 @@ class RendezvousAssignment:
         return self._assigned.get(instruction)
 
     def _assign(self, instructions: Sequence[Instruction]) -> None:
-        """Assigns one rendezvous to all instructions of a channel, if they are compatible."""
+        """Assigns one rendezvous to all instructions of a channel, if they are compatible.
+
+        Asynchronous collectives of one computation that have the same channel, as inlining leaves them, get one each:
+        every device executes all of them.
+        """
+        are_asynchronous = any(
+            one.op.async_role is AsyncRole.START or _caller(one) is not one.parent for one in instructions
+        )
+        if len(instructions) > 1 and are_asynchronous and len(set(map(_caller, instructions))) == 1:
+            for instruction in instructions:
+                self._assign([instruction])
+            return
         candidates = [self._candidate(instruction) for instruction in instructions]
         signatures = {(i.op.name, *(shape.to_text(layout=False) for shape in i.operand_shapes)) for i in instructions}
         first = candidates[0]
@@ -109,6 +125,7 @@ class RendezvousAssignment:
         groups = dict.fromkeys(group or (device,) for device, group in first.groups.items())
         if self._program.shared_size + len(groups) * size > MAX_SHARED_BYTES:
             return
+        first.may_stay_pending = len(instructions) == 1
         first.offsets |= {group: self._program.allocate_shared(size) for group in groups}
         self._assigned |= dict.fromkeys(instructions, first)
 
@@ -141,6 +158,13 @@ class RendezvousAssignment:
         if direct and not all(members.values()) and instruction.op is not opcodes.COLLECTIVE_BROADCAST:
             return None
         return RendezvousRecord(members, sizes, direct)
+
+
+def _caller(instruction: Instruction) -> Computation | None:
+    """Returns the computation that executes a collective: that of the async-start that calls it, or its own."""
+    assert instruction.parent is not None
+    starts = [caller for caller in instruction.parent.callers if caller.op is opcodes.ASYNC_START]
+    return starts[0].parent if starts else instruction.parent
 
 
 def _has_native_form(instruction: Instruction) -> bool:

@@ -7,6 +7,7 @@ own.
 from xlapy.cpu.program.thunks.communication import (
     HOST_THUNKS,
     CollectiveThunk,
+    RendezvousPart,
     RendezvousParticipant,
     TransferThunk,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "LibraryScratch",
     "OutlinedThunk",
     "RemoteRead",
+    "RendezvousPart",
     "RendezvousParticipant",
     "Thunk",
     "ThunkEmitter",

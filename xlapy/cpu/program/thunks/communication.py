@@ -6,8 +6,9 @@ serialized. Does not depend on HLO operations or LLVM.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, ClassVar
 
 from xlapy.cpu.program.buffer_slices import AccessedRange, BufferSlice, join_slices
@@ -95,6 +96,18 @@ class RendezvousParticipant:
     """In a direct rendezvous: the offset of each received array from the published address."""
 
 
+class RendezvousPart(Enum):
+    """What a thunk does of a rendezvous.
+
+    WHOLE: a member arrives, and waits for all others. START: it arrives and goes on. DONE: it waits for the rendezvous
+    that a START has begun. Between both, other members and other processes read what the member has contributed.
+    """
+
+    WHOLE = "whole"
+    START = "start"
+    DONE = "done"
+
+
 @dataclass(eq=False, slots=True)
 class CollectiveThunk(HostThunk):
     """Meets the other members of a group in a rendezvous, to which every member contributes its operands.
@@ -115,6 +128,9 @@ class CollectiveThunk(HostThunk):
     exchanged: tuple[int, ...] = ()
     """The numbers of those `remote_reads` whose arrays are complete now. The others are in another thunk of the
     collective, which has equal `remote_reads`."""
+    part: RendezvousPart = RendezvousPart.WHOLE
+    start: int = -1
+    """The number of the thunk that starts the collective, if that is asynchronous; else -1."""
 
     kind: ClassVar[str] = "collective"
     runs_without_python: ClassVar[bool] = True
@@ -133,6 +149,19 @@ class CollectiveThunk(HostThunk):
             return None
         offset = self.participants[0].receive_offsets[self.results.index(received)]
         return self.operands[max(0, offset) // ADDRESS_BYTES % len(self.operands)]
+
+    @property
+    def begins(self) -> Hashable:
+        return None if self.part is RendezvousPart.DONE else self._records
+
+    @property
+    def completes(self) -> Hashable:
+        return None if self.part is RendezvousPart.START else self._records
+
+    @property
+    def _records(self) -> tuple[int, ...]:
+        """The rendezvous records of all devices, which tell the places apart where they meet."""
+        return tuple(participant.rendezvous_offset for participant in self.participants)
 
     @property
     def read_by_peers(self) -> list[BufferSlice]:
@@ -165,6 +194,10 @@ class CollectiveThunk(HostThunk):
     @property
     def title(self) -> str:
         operands, received = join_slices(self.operands), join_slices(self.results)
+        if self.part is RendezvousPart.START:
+            return f"start rendezvous {self.number} {self.op_name}({operands})"
+        if self.part is RendezvousPart.DONE:
+            return f"await rendezvous {self.start} {self.op_name}, then read ({received})"
         return f"rendezvous {self.number} {self.op_name}({operands}), then read ({received})"
 
     def emit_call(self, emitter: ThunkEmitter, function: Any) -> str:
@@ -195,7 +228,8 @@ class CollectiveThunk(HostThunk):
         ]
         data = {"participants": participants, "staging_size": self.staging_size, "direct": self.direct}
         remote = {"reads": [read.to_json() for read in self.remote_reads], "exchanged": self.exchanged}
-        return data | (remote if self.remote_reads else {})
+        parts = {"part": self.part.value, "start": self.start}
+        return data | (remote if self.remote_reads else {}) | (parts if self.start >= 0 else {})
 
     @classmethod
     def fields_from_json(cls, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +240,8 @@ class CollectiveThunk(HostThunk):
         size, direct = int(data["staging_size"]), bool(data["direct"])
         reads = [RemoteRead.from_json(read) for read in data.get("reads", ())]
         remote = {"remote_reads": reads, "exchanged": tuple(map(int, data.get("exchanged", ())))}
-        return {"participants": participants, "staging_size": size, "direct": direct, **remote}
+        parts = {"part": RendezvousPart(data.get("part", "whole")), "start": int(data.get("start", -1))}
+        return {"participants": participants, "staging_size": size, "direct": direct, **remote, **parts}
 
 
 HOST_THUNKS: dict[str, type[HostThunk]] = {

@@ -11,7 +11,7 @@ what other thunks do, on HLO operations or LLVM.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -76,6 +76,17 @@ class Thunk(ABC):
     def own_array(self, received: BufferSlice) -> BufferSlice | None:
         """Returns the published slice of this device that a received slice is of another device; None if the thunk
         does not receive it in the memory of that device."""
+        return None
+
+    @property
+    def begins(self) -> Hashable:
+        """Where the device begins to meet other devices in this thunk; None if it does not."""
+        return None
+
+    @property
+    def completes(self) -> Hashable:
+        """Where the device has met other devices when the thunk has run; None if it does not. A thunk that begins a
+        rendezvous and does not complete it leaves it pending until another one does."""
         return None
 
     def may_compute_in(self, result: BufferSlice, target: BufferSlice) -> bool:

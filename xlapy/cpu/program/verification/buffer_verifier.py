@@ -1,16 +1,17 @@
 """Verifies buffer assignment: every read of a program's thunks finds the array value that is meant.
 
 The verifier runs the thunks on abstract memory, in which each range of bytes is known to hold the values of a slice or
-nothing. It follows both paths at a branch and repeats loops until nothing changes. What thunks are meant to find was
-recorded when they were made; where slices lie is read off their final offsets. Nothing else of the assignment is used:
-neither live ranges nor the decisions to reuse memory.
+nothing. It follows both paths at a branch and repeats loops until nothing changes. From the start of a rendezvous with
+other devices to its end, what they may read stays unchanged, and what they send is not read. What thunks are meant to
+find was recorded when they were made; where slices lie is read off their final offsets. Nothing else of the assignment
+is used: neither live ranges nor the decisions to reuse memory.
 
 Responsible for the rules and their errors. Does not depend on how memory was assigned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from xlapy.base.error_codes.compilation import compiling as codes
 from xlapy.base.errors import VerificationError
@@ -54,12 +55,16 @@ class _Verifier(ThunkVisitor):
         """For each slice that a direct rendezvous receives, what its members publish."""
         self._read_by_peers: dict[BufferSlice, Thunk] = {}
         """What other members of a direct rendezvous may read until they meet this device again."""
+        self._pending: dict[Hashable, Thunk] = {}
+        """The thunks that have started a rendezvous that is not complete, by the place of the rendezvous."""
+        self._received: dict[int, Hashable] = {}
+        """The place of the rendezvous that has set the address of each slice that other devices send, by its number."""
 
     def run(self) -> None:
         program, records = self._program, self._records
         for slice_ in records.donated:
             self._memory.write(self._location(slice_), slice_, records.initial.get(slice_, NO_VALUES))
-        self.sequence(program.thunks)
+        self._complete_sequence(program.thunks)
         for result, number in zip(program.results, records.results, strict=True):
             found = self._memory.at(self._location(result))
             if result.size and (len(found) != 1 or number not in found[0].values):
@@ -76,6 +81,7 @@ class _Verifier(ThunkVisitor):
             if expected or not (position >= first or slice_ in published):
                 self._read(thunk, slice_, expected)
         self._check_overlaps(thunk, slices, written)
+        self._meet(thunk)
         if published:
             self._publish(thunk)
         copied = self._values_of(slices[0]) if thunk.copies_bytes else NO_VALUES
@@ -84,11 +90,44 @@ class _Verifier(ThunkVisitor):
         for slice_, defined in values.also_defined:
             self._write(thunk, slice_, defined)
 
+    def _meet(self, thunk: Thunk) -> None:
+        """Follows a rendezvous, whose start and end may be in two thunks. Slices that other devices send are accessed
+        only after its end, and until the next start at the same place."""
+        begins, completes = thunk.begins, thunk.completes
+        if begins is not None:
+            started = self._pending.get(begins)
+            if started is not None:
+                self._refuse(thunk, f"begins a rendezvous while [{started.title}] is pending at the same place")
+            self._pending[begins] = thunk
+        if completes is not None:
+            if self._pending.pop(completes, None) is None:
+                self._refuse(thunk, "ends a rendezvous that has not begun")
+            self._received |= {s.number: completes for s in thunk.writes if s.storage is StorageClass.SHARED}
+        elif begins is not None:
+            self._received = {number: place for number, place in self._received.items() if place != begins}
+        for slice_ in thunk.accesses:
+            if slice_.storage is StorageClass.SHARED and slice_.size and slice_.number not in self._received:
+                self._refuse(thunk, f"accesses {slice_} before the rendezvous that receives it is complete")
+
+    def _complete_sequence(self, thunks: Iterable[Thunk]) -> None:
+        """Runs thunks, which complete each rendezvous that they begin."""
+        before = dict(self._pending)
+        self.sequence(thunks)
+        for place, thunk in self._pending.items():
+            if before.get(place) is not thunk:
+                self._refuse(thunk, "begins a rendezvous that nothing completes")
+        for place, thunk in before.items():
+            if place not in self._pending:
+                self._refuse(thunk, "begins a rendezvous that is completed in a loop or a branch")
+
     def _publish(self, thunk: Thunk) -> None:
         """Members access what a direct rendezvous publishes from here on, even if it is written only later."""
-        self._read_by_peers = {
-            slice_: other for slice_, other in self._read_by_peers.items() if other.op_name != thunk.op_name
-        }
+        if thunk.completes is not None:  # then they have finished what they did since they met there before
+            self._read_by_peers = {
+                slice_: other
+                for slice_, other in self._read_by_peers.items()
+                if thunk.completes not in (other.begins, other.completes)
+            }
         self._published |= dict.fromkeys(thunk.writes, thunk.publishes)
         for slice_ in thunk.publishes:
             if slice_.size and not self._is_intact(slice_):
@@ -108,10 +147,10 @@ class _Verifier(ThunkVisitor):
         self._define(thunk.state, current, held)
         while True:
             head = self._memory.copy()
-            self.sequence(thunk.condition)
+            self._complete_sequence(thunk.condition)
             self._read(thunk, thunk.predicate, frozenset({values.predicate}))
             after = self._memory.copy()
-            self.sequence(thunk.body)
+            self._complete_sequence(thunk.body)
             held = self._held(thunk.state, (leaf.next for leaf in values.state))
             self._memory.forget_values(values.inner)
             self._define(thunk.state, current, held)
@@ -143,7 +182,7 @@ class _Verifier(ThunkVisitor):
         before, after = self._memory, list[AbstractMemory]()
         for number, branch in enumerate(thunk.branches):
             self._memory = before.copy()
-            self.sequence(branch)
+            self._complete_sequence(branch)
             held = self._held(thunk.results, (left[number] for left, _ in values.results))
             self._define(thunk.results, (merged for _, merged in values.results), held)
             after.append(self._memory)
@@ -173,6 +212,9 @@ class _Verifier(ThunkVisitor):
 
     def concurrent(self, thunk: ConcurrentThunk) -> None:
         """Runs tasks in their order, after checking that any other order that their waits allow gives the same."""
+        for inner in walk_thunks([thunk]):
+            if inner.begins is not None or inner.completes is not None:
+                self._refuse(inner, "meets other devices in a task that runs at the same time as others")
         self._check_tasks(thunk)
         super().concurrent(thunk)
 
@@ -305,6 +347,9 @@ class _Verifier(ThunkVisitor):
         return thunk.may_overlap(target, others)
 
     # -- errors
+
+    def _refuse(self, thunk: Thunk, why: str) -> None:
+        raise VerificationError(codes.BUFFER_ASSIGNMENT, f"{_title(thunk)} {why}; {_OUR_ERROR}")
 
     def _fail(self, reader: str, slice_: BufferSlice, expected: Values) -> None:
         contents = [(held.slice, held.values) for held in self._memory.at(self._location(slice_))]

@@ -1,7 +1,8 @@
 """Progress: posting requests, polling MPI, and the thread that does so while others sleep.
 
-A thread that posts a request polls MPI itself for `DRIVE_NANOSECONDS`, because most small exchanges are complete by
-then. After that, the progress thread polls. It sleeps in growing slices as long as nothing happens, and without limit
+A thread that waits for a request polls MPI itself for `DRIVE_NANOSECONDS`, because most small exchanges are complete by
+then. Otherwise the progress thread polls: after that time, and from the start of an asynchronous operation until a
+thread waits for its end. It sleeps in growing slices as long as nothing happens, and without limit
 while nothing is in progress, or while another thread polls.
 
 Responsible for which thread calls MPI, and when. Does not depend on what is exchanged.
@@ -9,7 +10,9 @@ Responsible for which thread calls MPI, and when. Does not depend on what is exc
 
 from __future__ import annotations
 
-from xlapy.cpu.program.communication.exchange_records import ExchangeRequest, ExchangeStatus, ProgramIdentity
+from collections.abc import Callable
+
+from xlapy.cpu.program.communication.exchange_records import ExchangeRequest, ExchangeStatus, ProgramIdentity, Word32
 from xlapy.native.function import Function, free, native, native_holding
 from xlapy.native.ir import ACQUIRE, RELAXED, RELEASE, SEQ_CST
 from xlapy.native.values import Address, Bool, Int32, Nullable, Word
@@ -194,14 +197,27 @@ def start_exchange(f: Function, transport: Address, request: ExchangeRequest) ->
 @native
 def post_exchange(f: Function, transport: Address, request: ExchangeRequest) -> None:
     """Starts a request, and polls MPI for a short time until it is complete."""
-    state = f.static(TRANSPORT)
-    state.drivers.fetch_add(1, SEQ_CST)
-    is_pending = f.variable(Bool, False)
-    with f.locked(state.lock):
+    f.static(TRANSPORT).drivers.fetch_add(1, SEQ_CST)
+    with f.locked(f.static(TRANSPORT).lock):
         start_request(f, request)
+    _drive(f, lambda: request.status.load(ACQUIRE) != ExchangeStatus.PENDING)
+
+
+@native
+def drive_exchanges(f: Function, transport: Address, word: Word32, seen: Int32) -> None:
+    """Polls MPI for a short time until a word differs from the value seen, because a request is complete."""
+    f.static(TRANSPORT).drivers.fetch_add(1, SEQ_CST)
+    _drive(f, lambda: word.value.load(ACQUIRE) != seen)
+
+
+def _drive(f: Function, is_complete: Callable[[], Bool]) -> None:
+    """Emits the polls of a thread that counts as a driver, until something is complete or nothing has happened for
+    `DRIVE_NANOSECONDS`. Then the progress thread goes on."""
+    state = f.static(TRANSPORT)
+    is_pending = f.variable(Bool, False)
     begin = f.variable(Word, now(f))
     with f.loop() as loop:
-        with f.when(request.status.load(ACQUIRE) != ExchangeStatus.PENDING):
+        with f.when(is_complete()):
             loop.leave()
         has_progressed = f.variable(Bool, False)
         with f.locked(state.lock):
@@ -405,6 +421,7 @@ FUNCTIONS = (
     begin_launch,
     cancel_receives,
     clique_failure,
+    drive_exchanges,
     fail_clique,
     is_idle,
     leave,

@@ -46,6 +46,7 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "begin_launch": (_WORD, _POINTER, _POINTER, _POINTER),
     "cancel_receives": (ctypes.c_bool,),
     "clique_failure": (_INT, _POINTER),
+    "drive_exchanges": (None, _POINTER, _POINTER, _INT),
     "fail_clique": (None, _POINTER, _POINTER, ctypes.c_char_p, _WORD),
     "is_idle": (ctypes.c_bool,),
     "leave": (None,),
@@ -128,6 +129,10 @@ class MpiTransport:
     @property
     def start_exchange_address(self) -> int:
         return self._code.addresses["start_exchange"]
+
+    @property
+    def drive_exchanges_address(self) -> int:
+        return self._code.addresses["drive_exchanges"]
 
     @property
     def await_exchange_address(self) -> int:
