@@ -9,8 +9,10 @@ from xlapy.cpu.llvm.communication.rendezvous import (
     Arrivals,
     MemberCounter,
     RendezvousRecord,
+    await_rendezvous,
     completed_count,
     rendezvous,
+    start_rendezvous,
 )
 from xlapy.cpu.llvm.communication.waits import (
     AwaitedWord,
@@ -74,6 +76,31 @@ def member(rank: int, count: int, rounds: int = 1, meet: Meet = rendezvous) -> N
             device, members = f.constant(Word, rank), f.constant(Int32, count)
             zero, place = f.constant(Word, 0), shared.cast(CancellationWord)
             status = meet(f, shared, place, device, zero, record(f), completed, device, members)
+            with f.when(status != 0):
+                f.ret()
+            for other in range(count):
+                f.check(sent(f, number, other).value == 10 * number + other, f"member {other} has sent its value")
+
+    run.__name__ = f"member{rank}"
+    return native(run)
+
+
+Await = NativeFunction[..., Int32]
+
+
+def asynchronous_member(
+    rank: int, count: int, rounds: int = 1, await_all: Await = await_rendezvous
+) -> NativeFunction[[], None]:
+    """A member that does something else between its arrival and the end of each rendezvous."""
+
+    def run(f: Function) -> None:
+        shared = f.static(SHARED)
+        device, members, zero = f.constant(Word, rank), f.constant(Int32, count), f.constant(Word, 0)
+        for number in range(rounds):
+            sent(f, number, rank).value = 10 * number + rank
+            completed = completed_count(f, record(f))
+            start_rendezvous(f, record(f), completed, device, members)
+            status = await_all(f, shared, shared.cast(CancellationWord), device, zero, record(f), device)
             with f.when(status != 0):
                 f.ret()
             for other in range(count):
@@ -148,6 +175,23 @@ def test_a_member_that_the_host_stops_leaves() -> None:
     assert explored(member(0, 2), answer=1).ends >= 1
 
 
+@pytest.mark.parametrize("rounds", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_asynchronous_members_exchange_values(rounds: int) -> None:
+    """Whichever arrives first, and whether it waits before or after the other one arrives."""
+    assert explored(asynchronous_member(0, 2, rounds), asynchronous_member(1, 2, rounds)).ends >= 1
+
+
+def test_an_asynchronous_member_meets_one_that_waits() -> None:
+    """As in different branches: the first member to arrive may be the one that goes on."""
+    assert explored(asynchronous_member(0, 2), member(1, 2)).ends >= 1
+
+
+def test_a_run_that_ends_wakes_asynchronous_members() -> None:
+    assert explored(asynchronous_member(0, 2), end_run).ends >= 1
+    assert explored(asynchronous_member(0, 2), end_run, setup=no_spins).ends >= 1
+    assert explored(asynchronous_member(0, 2), answer=1).ends >= 1
+
+
 # --- protocols that are broken in one place each
 
 
@@ -207,3 +251,41 @@ def test_a_run_that_ends_without_changing_the_words_is_found() -> None:
     with pytest.raises(ScheduleError) as caught:
         explored(member(0, 2, meet=meet), end_quietly)
     assert caught.value.kind == "deadlock"
+
+
+def test_a_member_that_reads_before_the_rendezvous_is_complete_races() -> None:
+    @native
+    def await_nothing(
+        f: Function,
+        table: Address,
+        shared: CancellationWord,
+        device: Word,
+        number: Word,
+        record: RendezvousRecord,
+        rank: Word,
+    ) -> Int32:
+        return f.constant(Int32, 0)
+
+    with pytest.raises(ScheduleError) as caught:
+        explored(*(asynchronous_member(rank, 2, await_all=await_nothing) for rank in range(2)))
+    assert caught.value.kind == "race"
+
+
+def test_an_asynchronous_member_that_sees_the_end_without_acquiring_it_races() -> None:
+    @native
+    def await_relaxed(
+        f: Function,
+        table: Address,
+        shared: CancellationWord,
+        device: Word,
+        number: Word,
+        record: RendezvousRecord,
+        rank: Word,
+    ) -> Int32:
+        with f.when(record.completed.load(RELAXED) != 0):
+            f.ret(0)
+        return await_rendezvous(f, table, shared, device, number, record, rank)
+
+    with pytest.raises(ScheduleError) as caught:
+        explored(*(asynchronous_member(rank, 2, await_all=await_relaxed) for rank in range(2)))
+    assert caught.value.kind == "race"
