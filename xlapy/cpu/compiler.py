@@ -131,12 +131,15 @@ def passes(
     copied: Callable[[Instruction, Instruction], None] | None = None,
     devices: tuple[int, int] = (0, 0),
     donated: Collection[int] = (),
+    *,
+    overlaps: bool = True,
 ) -> list[Pass]:
     """Returns the passes that optimize a module before it is lowered to thunks.
 
     explain: is called with each decision of fusion. copied: is called with each instruction that becomes part of a
     fusion, and its copy there. devices: numbers of replicas and of partitions, or zeros if they are unknown. donated:
-    the numbers of the arguments whose memory the program may overwrite.
+    the numbers of the arguments whose memory the program may overwrite. overlaps: whether other
+    instructions run between the starts and the dones of exchanges between devices, as is worth it over processes.
     """
     return [
         OrderSideEffects(),
@@ -146,7 +149,7 @@ def passes(
         SortTopK(),
         Expand(
             runs=(native_opcodes() - {opcodes.RAGGED_ALL_TO_ALL, opcodes.ASYNC_DONE}) | frozenset(DYNAMIC_EXPANSIONS),
-            keeps=is_overlapping,
+            keeps=is_overlapping if overlaps else None,
         ),
         ResolveDynamicDimensions(interpret=True),
         DecomposeFft(),
@@ -188,12 +191,12 @@ def passes(
             lambda fusion: reason_against_elementwise_loop(region_of(fusion, host_target())),
             explain,
         ),
-        Fuse(explain=explain, on_copy=copied),
+        Fuse(explain=explain, on_copy=copied, overlaps=overlaps),
         FuseAttention(lambda fusion: has_attention_kernel(region_of(fusion, host_target())), explain),
         RematerializeSplats(),
         RemoveDeadCode(),
         ScheduleForMemory(frozenset(donated)),
-        OverlapExchanges(),
+        *([OverlapExchanges()] if overlaps else []),
     ]
 
 
@@ -330,7 +333,10 @@ def compile_module(
     record = CompilationRecord(keeps_modules=bool(flags.get("dump_to")))
     trace = record.trace
     devices, plans = (replica_count, partition_count), tuned_plans() if tuned is None else tuned
-    pipeline = [] if optimized else passes(record.decisions.append, record.note_copy, devices, donated)
+    pipeline: list[Pass] = []
+    if not optimized:
+        overlaps = spans_processes and not checks_values  # a pending collective has no value that could be checked
+        pipeline = passes(record.decisions.append, record.note_copy, devices, donated, overlaps=overlaps)
     with trace.span(f"compile {module.name}", "compiler"):
         with trace.span("copy of the module", "stage"):
             copy = edit.clone_module(module)

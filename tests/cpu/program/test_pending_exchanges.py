@@ -52,7 +52,8 @@ def verifying(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compiled(text: str, replicas: int = 2, **options: Any) -> NativeProgram:
-    return compile_module(xla.parse_hlo(text, verify=True), replica_count=replicas, **options).program
+    module = xla.parse_hlo(text, verify=True)
+    return compile_module(module, replica_count=replicas, spans_processes=True, **options).program
 
 
 def sequence_with(thunks: list[Thunk], number: int) -> list[Thunk]:
@@ -100,7 +101,7 @@ SEVERAL = SEVERAL.replace(" u = ", f" h = f32[300000] add(d, e) f = {LARGE} slic
 
 def test_several_are_pending_and_their_memory_is_used_again() -> None:
     """The first two are pending at once, the third after them: it receives where the first one did."""
-    program = compiled(SEVERAL, spans_processes=True)
+    program = compiled(SEVERAL)
     both, third = ["start s", "start t", "await d", "rendezvous d", "await e", "rendezvous e"], ["start u", "await g"]
     assert meetings(program) == [*both, *third, "rendezvous g"]
     plans = plan_processes(program, ProcessTopology(0, (0, 1)))

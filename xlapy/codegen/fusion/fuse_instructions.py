@@ -74,6 +74,8 @@ class Fuse:
     """Called with each decision and its reason."""
     on_copy: Callable[[Instruction, Instruction], None] | None = None
     """Called with each instruction that a fusion computes, and its copy in the fused computation."""
+    overlaps: bool = False
+    """Whether what can run during an exchange between devices stays out of kernels that run before or after it."""
 
     def run(self, module: Module) -> bool:
         changed = False
@@ -97,7 +99,7 @@ class _Fuser:
         """The members of fusions that still have users when their fusion is built."""
         self.order = post_order(computation)
         self._position = {instruction: n for n, instruction in enumerate(self.order)}
-        self._exchanges = PendingExchanges(self.order)
+        self._exchanges = PendingExchanges(self.order if options.overlaps else ())
 
     def run(self) -> bool:
         for instruction in reversed(self.order):

@@ -16,17 +16,14 @@ from xlapy.hlo.instruction import Instruction
 from xlapy.interpreter.checks import may_hold_nan_or_infinity
 
 _CONTROL_FLOW = frozenset({opcodes.CALL, opcodes.CONDITIONAL, opcodes.WHILE})
-_WITHOUT_VALUE = frozenset({opcodes.ASYNC_START, opcodes.ASYNC_UPDATE})
-"""Operations whose result has no value yet: that of the done is checked."""
 
 
 def add_value_check(context: LoweringContext, instruction: Instruction) -> None:
     """Appends the thunk that checks an instruction, whose own thunks are the last ones of the context."""
     if instruction.op is opcodes.WHILE:
         _count_iterations(context, instruction)
-    elif instruction.op not in _CONTROL_FLOW | _WITHOUT_VALUE and may_hold_nan_or_infinity(instruction):
-        checked = [operand for operand in instruction.operands if operand.op not in _WITHOUT_VALUE]
-        operands = [slice_ for operand in checked for slice_ in context.slices_of(operand)]
+    elif instruction.op not in _CONTROL_FLOW and may_hold_nan_or_infinity(instruction):
+        operands = [slice_ for operand in instruction.operands for slice_ in context.slices_of(operand)]
         slices = [*operands, *context.slices_of(instruction)]
         number = len(context.builder.program.host_calling_thunks)
         context.append_callback(ValueCheckThunk(number, instruction, slices, [], instruction.name))

@@ -93,7 +93,7 @@ class LoadedProgram:
 
 def _optimize(source: Callable[[], Module], program: NativeProgram) -> tuple[Module, list[Decision]]:
     module, decisions = edit.clone_module(source()), list[Decision]()
-    Pipeline(passes(decisions.append)).run(module)
+    Pipeline(passes(decisions.append, overlaps=program.spans_processes)).run(module)
     # records the plans of kernels in the module
     build_program(module, (), program.replica_count, program.partition_count, spans_processes=program.spans_processes)
     return module, decisions
