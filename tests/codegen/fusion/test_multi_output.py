@@ -11,6 +11,7 @@ import pytest
 from tests.codegen.emitters.test_row_reduction import assert_same, kernels
 from tests.codegen.fusion.test_fuse import ADD, fused
 from xlapy.codegen.fusion import multi_output
+from xlapy.codegen.fusion.exchanges import PendingExchanges
 from xlapy.codegen.fusion.fuse_instructions import Fuse
 from xlapy.text import parse_hlo
 
@@ -157,7 +158,7 @@ def test_time_is_linear_in_the_program_also_if_all_instructions_read_one_array()
 
 def test_the_readers_near_a_node_are_the_same_for_few_and_many_readers(monkeypatch):
     monkeypatch.setattr(multi_output, "MAX_DISTANCE", 10)
-    fuser = multi_output._MultiOutputFuser([], {}, None, 1, lambda _: None)
+    fuser = multi_output._MultiOutputFuser([], {}, None, 1, lambda _: None, PendingExchanges([]))
     nodes = [multi_output._Node(None, position) for position in range(100)]
     fuser.execution_order = [node if node.position % 7 else None for node in nodes]
     readers = {node for node in fuser.execution_order if node is not None and node.position % 2}

@@ -1,6 +1,8 @@
 """Processes of a test in which some do not do what others wait for. Each prints the error that it gets.
 
-mpirun -n 3 python tests/runtime/processes/stalled.py stalls|differs|fails|leaves PLATFORM
+mpirun -n 3 python tests/runtime/processes/stalled.py stalls|awaits|differs|fails|leaves PLATFORM
+
+awaits: as stalls, with an asynchronous collective.
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ from xlapy.runtime.device import Device
 TEXT = """HloModule awaited, replica_count=3
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
 ENTRY e { x = f32[2] parameter(0) ROOT total = f32[2] all-reduce(x), to_apply=sum, replica_groups={} }"""
+AWAITING = TEXT.replace(
+    "ROOT total = f32[2] all-reduce(x), to_apply=sum, replica_groups={}",
+    "s = f32[2] all-reduce-start(x), to_apply=sum, replica_groups={}\n ROOT total = f32[2] all-reduce-done(s)",
+)
 OTHER = TEXT.replace("awaited", "other").replace("add(", "multiply(")
 FAILING = """HloModule failing, replica_count=3
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
@@ -44,7 +50,7 @@ def main(kind: str, platform: str) -> None:
         os.environ["XLAPY_FLAGS"] = "--collective_timeout=30"
         flags.current.cache_clear()
     topology = ProcessTopology(group.process_index, tuple(range(last + 1)))
-    text = FAILING if kind == "fails" else OTHER if kind == "differs" and is_last else TEXT
+    text = {"fails": FAILING, "awaits": AWAITING}.get(kind, OTHER if kind == "differs" and is_last else TEXT)
     program: Any = load_backend(platform).compile(xla.parse_hlo(text), last + 1, 1, topology=topology)
     program.connect(group, range(last + 1))
     device = Device(group.process_index, platform)
@@ -55,7 +61,7 @@ def main(kind: str, platform: str) -> None:
     try:
         if kind == "leaves" and is_last:
             return
-        if kind == "stalls" and is_last:
+        if kind in ("stalls", "awaits") and is_last:
             time.sleep(float(sys.argv[3]))
         else:
             if kind == "fails" and not is_last:

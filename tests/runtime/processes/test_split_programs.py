@@ -74,12 +74,19 @@ def errors_of(kind: str, platform: str, *arguments: str) -> dict[int, str]:
     return {int(process): text for process, text in found}
 
 
-@pytest.mark.parametrize("platform", ["cpu", "interpreter"])
-def test_an_all_reduce_with_a_process_that_stalls_ends_in_time(platform: str) -> None:
-    found = errors_of("stalls", platform, "5")
+@pytest.mark.parametrize(
+    ("kind", "platform", "waiting"),
+    [
+        ("stalls", "cpu", "all-reduce"),
+        ("awaits", "cpu", "all-reduce-done"),
+        ("stalls", "interpreter", "all-reduce"),
+    ],
+)
+def test_an_all_reduce_with_a_process_that_stalls_ends_in_time(kind: str, platform: str, waiting: str) -> None:
+    found = errors_of(kind, platform, "5")
     assert set(found) == {0, 1}
     for text in found.values():
-        assert "total (all-reduce)" in text and "device 2 of process 2" in text, text
+        assert f"total ({waiting})" in text and "device 2 of process 2" in text, text
         assert any(str(code) in text for code in (running.WAIT_TIMEOUT, codes.PROCESS_FAILED, codes.PROCESS_TIMEOUT))
 
 
@@ -167,6 +174,34 @@ def test_code_that_spans_processes_runs_in_one_and_is_serialized() -> None:
     assert loaded.topology.local_devices == (1,)
     groups = loaded.compiled.program.placement.plans.groups
     assert [transfer.block.byte_count for transfer in groups[0].transfers] == [8, 8]
+
+
+ASYNCHRONOUS = TWO_DEVICES.replace(
+    "ROOT r = f32[2] all-reduce(x), to_apply=sum, replica_groups={}",
+    """s = f32[2] all-reduce-start(x), to_apply=sum, replica_groups={}
+  v = ((f32[2]), f32[1]) async-start(x), calls=scatter
+  n = f32[2] negate(x) d = f32[2] all-reduce-done(s) w = f32[1] async-done(v)
+  ROOT r = (f32[2], f32[1], f32[2]) tuple(d, w, n)""",
+).replace(
+    "ENTRY",
+    """scatter { x = f32[2] parameter(0)
+  ROOT r = f32[1] reduce-scatter(x), to_apply=sum, replica_groups={}, dimensions={0} }
+ENTRY""",
+)
+
+
+def test_a_program_with_asynchronous_collectives_is_serialized() -> None:
+    """It runs as before, and its dones wait for the exchanges of their starts."""
+    module, backend = xla.parse_hlo(ASYNCHRONOUS), load_backend("cpu")
+    serialized = backend.compile(module, 2, 1, topology=ONE_OF_TWO).serialize()  # type: ignore[call-arg]
+    source = LazyModule(module.name, module.entry_computation.program_shape, lambda: module)
+    loaded: Any = backend.load(serialized, source, 1, topology=ONE_OF_TWO)  # type: ignore[call-arg]
+    groups = loaded.compiled.program.placement.plans.groups
+    assert [(group.thunk, group.awaited_in) for group in groups] == [(0, 2), (1, 3)]
+    rows, devices = [[np.float32([1, 2])], [np.float32([3, 5])]], [Device(number, "cpu") for number in range(2)]
+    results = loaded.placed(None).execute_sharded(rows, devices)
+    found = [[np.asarray(array).tolist() for array in result] for result in results]
+    assert found == [[[4, 7], [4], [-1, -2]], [[4, 7], [7], [-3, -5]]]
 
 
 def test_transfers_between_processes_name_their_pairs() -> None:
