@@ -90,6 +90,14 @@ def test_a_kernel_for_a_user_of_the_done_runs_in_between() -> None:
     assert steps(compiled(text))[:4] == ["kernel q", "start s", "kernel w", "await d"]
 
 
+def test_a_later_reader_does_not_overwrite_an_operand() -> None:
+    """`w` is the last kernel that reads `q`, but other devices read it until the done."""
+    text = REDUCED.replace(f"ROOT r = ({LARGE}, {LARGE}) tuple(d, w)", f"ROOT r = {LARGE} subtract(d, w)")
+    program = compiled(text.replace("exponential(y)", "exponential(q)"))
+    kernel = next(thunk for thunk in walk_thunks(program.thunks) if thunk.op_name == "w")
+    assert kernel.reads[0] is not kernel.writes[0]
+
+
 SEVERAL = f"""HloModule several, replica_count=2
 ENTRY e {{ x = {LARGE} parameter(0) a = {LARGE} sine(x) b = {LARGE} cosine(x)
  s = ({LARGE}, f32[300000]) {GATHER.format("a")} t = ({LARGE}, f32[300000]) {GATHER.format("b")}
