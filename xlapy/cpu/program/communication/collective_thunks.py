@@ -393,9 +393,8 @@ def _lower_collective(context: LoweringContext, instruction: Instruction) -> Non
         return
     operands = [context.slice_of(operand) for operand in instruction.operands]
     results = context.allocate(instruction)
-    lower_at_once(
-        Collective(context, instruction, instruction, rendezvous, operands, results), LOWERINGS[instruction.op]
-    )
+    collective = Collective(context, instruction, instruction, rendezvous, operands, results)
+    lower_at_once(collective, LOWERINGS[instruction.op])
 
 
 @THUNK_RULES.rule(opcodes.ALL_GATHER_START, opcodes.ALL_REDUCE_START, opcodes.COLLECTIVE_PERMUTE_START)
@@ -409,10 +408,8 @@ def _lower_start(context: LoweringContext, start: Instruction) -> None:
     rendezvous = rendezvous_of(context, start)
     done = next(user for user in start.users if user.op.async_role is AsyncRole.DONE)
     leaves = [leaf.without_layout() for _, leaf in array_leaves(done.shape)]
-    count = len(list(array_leaves(start.shape)))
-    if rendezvous is None or count != len(leaves) + (
-        0 if start.op is opcodes.ALL_REDUCE_START else len(start.operands)
-    ):
+    repeated = 0 if start.op is opcodes.ALL_REDUCE_START else len(start.operands)
+    if rendezvous is None or len(list(array_leaves(start.shape))) != repeated + len(leaves):
         context.add_host_callback(start, reason_against_rendezvous(start))
         return
     operands = [context.slice_of(operand) for operand in start.operands]
@@ -422,9 +419,8 @@ def _lower_start(context: LoweringContext, start: Instruction) -> None:
         collective = Collective(context, start, start, rendezvous, operands, results, is_asynchronous=True)
         lower_start(collective, LOWERINGS[start.op])
         return
-    results = own[count - len(leaves) :]
-    lower_at_once(Collective(context, start, start, rendezvous, operands, results), LOWERINGS[start.op])
-    _copy_each(context, operands[: count - len(leaves)], own[: count - len(leaves)])
+    lower_at_once(Collective(context, start, start, rendezvous, operands, own[repeated:]), LOWERINGS[start.op])
+    _copy_each(context, operands[:repeated], own[:repeated])
 
 
 @THUNK_RULES.rule(opcodes.ALL_GATHER_DONE, opcodes.ALL_REDUCE_DONE, opcodes.COLLECTIVE_PERMUTE_DONE)

@@ -2,9 +2,10 @@
 
 A thread fills an `ExchangeRequest` and its array of `Transfer` records, then calls `post_exchange(transport, request)`,
 a native function whose address the transport gives. The call returns at once, or after at most `DRIVE_NANOSECONDS` in
-which it moves data itself. When all transfers are complete, the transport stores `status` and then `value` into `word`,
-and wakes the threads that sleep on `word`. From then on the transport does not access the request, its transfers, or
-their memory.
+which it moves data itself. `start_exchange`, for asynchronous operations, always returns at once; a thread that waits
+for such a request calls `drive_exchanges` before it sleeps. When all transfers are complete, the transport stores
+`status` and then `value` into `word`, and wakes the threads that sleep on `word`. From then on the transport does not
+access the request, its transfers, or their memory.
 
 Each send matches the receive of the peer with the same clique, launch, exchange, step and tag. The order in which
 requests are posted does not matter.
