@@ -83,7 +83,7 @@ def test_platforms_differ():
 
 def test_clients_made_in_another_order():
     join(0, 2, lambda value: (*value[:2], value[2] + 1))
-    message = "process 0: 1 on cpu; process 1: 1 on cpu (client 1)"
+    message = "process 0: 1 on cpu; process 1: 1 on cpu (client 2)"
     with raises(InvalidArgumentError, devices.PROCESS_CLIENTS, message):
         xla.Client("cpu")
 

@@ -318,11 +318,12 @@ def array_on_memory(type: ArrayType, memory: Any, address: int) -> np.ndarray[An
     return np.ndarray(type.dimensions, type.dtype, memory, address - ctypes.addressof(memory))
 
 
-def copy_to_buffer(value: Any) -> Buffer:
-    """Copies an array to a new buffer of the engine."""
+def copy_to_buffer(value: Any, client_number: int = 0) -> Buffer:
+    """Copies an array to a new buffer of the engine, on the first device of a client. See `Device.client_number`."""
     array = np.asarray(value)
     type = array_type(Shape.of(array))
-    return buffer_of_handle(type, _native().copied(type, array))
+    native = _native()
+    return buffer_of_handle(type, native.copied(type, array, native.device_stream(0, client_number)))
 
 
 def block_until_ready(results: Any) -> Any:

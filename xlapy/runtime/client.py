@@ -56,7 +56,8 @@ class Client:
     After `xlapy.distributed.initialize`, all processes make the client together: each has the number of devices that is
     given, `devices` are those of all processes in the order of `process_index`, and `addressable_devices` are those of
     this one. A program on devices of several processes is compiled and launched by each of them, in the same order.
-    `single_process=True` makes a client of this process alone.
+    Launches of different clients have no order, and do not wait for each other: threads without a common order use a
+    client each, which are made in the same order. `single_process=True` makes a client of this process alone.
 
     Without a platform it is `cpu` if the compiler supports this machine, and programs that cpu does not support run on
     the interpreter: see `executable.platform` and the log. A platform that was requested by name never falls back to
@@ -276,7 +277,7 @@ class Client:
         Buffer(f32[2], [1. 2.])
         """
         array = array_argument(value, "Client.device_put", "value")
-        return copy_to_buffer(array) if self.platform == "cpu" else Buffer(np.array(array))
+        return copy_to_buffer(array, self._processes.number) if self.platform == "cpu" else Buffer(np.array(array))
 
     def trim(self) -> int:
         """Returns memory that is cached for results to the system; returns its size in bytes."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.concurrency.process_topology import ProcessTopology
 from xlapy.base.error_codes.execution import devices as codes
 from xlapy.base.errors import InvalidArgumentError, UnsupportedError
@@ -25,6 +26,7 @@ from xlapy.runtime.device import Device
 _DEVICE_BITS = 32
 """Bits of a device's id. Those above hold the number of the client in what tells devices of all clients apart."""
 
+_joining = fork_safe_lock()
 _client_numbers: weakref.WeakKeyDictionary[ProcessGroup, Iterator[int]] = weakref.WeakKeyDictionary()
 
 
@@ -56,7 +58,8 @@ class MovableProgram(SpanningProgram, Protocol):
 
 @dataclass(frozen=True)
 class ClientProcesses:
-    """The processes of a client. group: None if this process is alone. number: counts the clients of the group."""
+    """The processes of a client. group: None if this process is alone. number: counts the clients of the group from 1;
+    0 if this process is alone."""
 
     group: ProcessGroup | None = None
     number: int = 0
@@ -72,7 +75,7 @@ class ClientProcesses:
     def make_devices(self, platform: str, count: int) -> tuple[Device, ...]:
         """Makes the devices of all processes, `count` of each."""
         return tuple(
-            Device(process * count + local, platform, process, local, process == self.process_index)
+            Device(process * count + local, platform, process, local, process == self.process_index, self.number)
             for process in range(self.process_count)
             for local in range(count)
         )
@@ -100,9 +103,10 @@ def join_processes(platform: str, devices: int) -> ClientProcesses:
     group = current_process_group()
     if group is None:
         return ClientProcesses()
-    number = next(_client_numbers.setdefault(group, itertools.count()))
-    own = platform, devices, number
-    given = group.allgather(own, what="the platform and the number of devices of a client")
+    with _joining:  # threads that make clients at once take their numbers in the order of the exchanges
+        number = next(_client_numbers.setdefault(group, itertools.count(1)))
+        own = platform, devices, number
+        given = group.allgather(own, what="the platform and the number of devices of a client")
     if any(other != own for other in given):
         alike = {one: [process for process, other in enumerate(given) if other == one] for one in given}
         described = "; ".join(

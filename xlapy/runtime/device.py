@@ -50,12 +50,16 @@ class Device:
         process_index: int = 0,
         local_hardware_id: int | None = None,
         is_addressable: bool = True,
+        client_number: int = 0,
     ) -> None:
         self.id = id
         self.platform = platform
         self.process_index = process_index
         self.local_hardware_id = id if local_hardware_id is None else local_hardware_id
         self.is_addressable = is_addressable
+        self.client_number = client_number
+        """Whose streams run launches on the device: those of a client of several processes, which count from 1, or 0
+        for those that all clients of this process alone share."""
         self.infeed = InfeedQueue()
         self.outfeed = OutfeedQueue()
         self._lock = fork_safe_lock()

@@ -121,9 +121,20 @@ def test_threads_launch_in_an_order_that_all_processes_have() -> None:
 
 def test_launches_in_another_order_are_an_error_in_all_processes() -> None:
     done = run_job(FOLDER / "threads.py", 2, "differs", XLAPY_FLAGS="--collective_timeout=20")
-    for process, devices in enumerate(("0, 1", "2, 3")):
-        assert f"process {process} (devices {devices}) executes program_{process}" in done.output, done
-    assert len(re.findall(r"process \d after \d\.\d s: ", done.output)) == 2, done
+    errors = re.findall(r"process \d after \d\.\d s: launch 1 .*?\[E\d+\]", done.output)
+    assert len(errors) == 2, done
+    for error in errors:
+        assert str(codes.DIFFERENT_PROGRAMS) in error and "the same order in all processes" in error
+        for process, devices in enumerate(("0, 1", "2, 3")):
+            assert f"process {process} (devices {devices}) executes program_{process}" in error
+
+
+@pytest.mark.parametrize("kind", ["apart", "full"])
+def test_clients_of_different_threads_need_no_common_order(kind: str) -> None:
+    done = run_job(FOLDER / "threads.py", 2, kind, XLAPY_FLAGS="--collective_timeout=20")
+    assert sorted(re.findall(r"process \d: 0 wrong \[\]", done.output)) == [
+        f"process {one}: 0 wrong []" for one in range(2)
+    ], done
 
 
 def test_a_process_that_fails_fails_the_launch_in_all_processes() -> None:

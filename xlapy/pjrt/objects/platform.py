@@ -155,7 +155,8 @@ def _make_device(device: Device, process: int, process_count: int) -> PlatformDe
     memories = {kind: _make_memory(number, index, record.address) for index, kind in enumerate(MEMORY_KINDS)}
     record["memories"], record["num_memories"] = words(list(memories.values())), len(memories)
     record["memory"] = memories[MEMORY_KINDS[0]]
-    return PlatformDevice(number, device, record.address, process, device_stream(device.local_hardware_id), memories)
+    stream = device_stream(device.local_hardware_id, device.client_number)
+    return PlatformDevice(number, device, record.address, process, stream, memories)
 
 
 def describe_device(number: int, process: int = 0) -> int:

@@ -117,8 +117,10 @@ class CpuProgram:
         self.fast_path = self._make_fast_path()
 
     def bind(self, devices: Sequence[Device]) -> None:
-        """Sets the devices whose queues calls of the fast paths use."""
+        """Sets the devices whose streams and queues calls of the fast paths use."""
         self._host.bind(devices)
+        if self.engine_call is not None and devices:
+            self.engine_call.bind(devices[0].client_number)
 
     def placed(self, topology: ProcessTopology | None) -> CpuProgram:
         """Returns the same compiled program for another assignment of its devices to processes."""

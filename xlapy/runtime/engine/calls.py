@@ -122,11 +122,16 @@ class EngineCall:
         self._returns_flat_tuple = shape.result.is_tuple and all(leaf.is_array for leaf in shape.result.tuple_shapes)
         self._require_memory = require_memory
         self._owner = owner
+        self._client_number = 0
         self._once: dict[str, _Prepared] = {}
         self._prepared: _Prepared | None = None
         self.native: Callable[[tuple[Any, ...]], Any] | None = None
         """The same call without Python, once the first one has prepared it; None if there is none. Returns
         NotImplemented if nothing has run."""
+
+    def bind(self, client_number: int) -> None:
+        """Sets the client whose streams run the program, before the first call. See `Device.client_number`."""
+        self._client_number = client_number
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
         """Runs the program on its only device, or queues it; see `Executable.__call__`. Returns NotImplemented if the
@@ -368,7 +373,7 @@ class EngineCall:
             counts=(all_devices // partitions, partitions),
             fixed_addresses=lambda *ids: self._source.fixed_addresses(*ids) | self._poll_addresses(),
         )
-        streams = [device_stream(number) for number in range(device_count)]
+        streams = [device_stream(number, self._client_number) for number in range(device_count)]
         templates = kept.words([native_buffers.template(type, stream) for stream in streams for type in self._expected])
         places = [DevicePlace(stream, stream, [0] * self._result_count) for stream in streams]
         parameters = [ArrayForm(type.dimensions, 0) for type in self._expected]

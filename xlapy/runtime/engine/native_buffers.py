@@ -28,8 +28,9 @@ the types of `ctypes.pythonapi.PyCapsule_GetPointer`."""
 
 
 def template(type: ArrayType, stream: int = 0) -> int:
-    """The record of which buffers of a type start as copies. stream: that of their device, by default of device 0."""
-    stream = stream or device_stream(0)
+    """The record of which buffers of a type start as copies. stream: that of their device, by default of the first
+    device of clients of this process alone."""
+    stream = stream or device_stream(0, 0)
     made = type.templates.get(stream)
     if made is None:
         kept = KeptObjects()

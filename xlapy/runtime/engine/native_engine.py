@@ -74,7 +74,7 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "count_readable": (ctypes.py_object, ctypes.py_object, _WORD),
     "call_executable": (ctypes.py_object, _POINTER, ctypes.py_object, _POINTER, _WORD, _WORD),
     "initialize_streams": (None,),
-    "initialize_stream": (None, _POINTER),
+    "initialize_stream": (None, _POINTER, _POINTER),
     "active_launches": (_WORD, _POINTER, _WORD),
     "device_states": (None, _POINTER, _POINTER),
     "release_launch": (None, _POINTER),
@@ -221,10 +221,11 @@ def engine() -> NativeEngine:
 
 
 @SingleFlight
-def device_stream(number: int) -> int:
-    """The record of the stream of a device. Devices of the same number share it, whatever client they are of."""
+def device_stream(number: int, client: int) -> int:
+    """The record of the stream of a device. number: of the device among those of this process. client: see
+    `Device.client_number`; devices of the same two numbers share a stream."""
     record = Record("stream").address
-    engine().initialize_stream(record)
+    engine().initialize_stream(record, device_stream(0, client) if number else record)
     return record
 
 

@@ -132,7 +132,9 @@ def _build_program(f: Function, number: int, devices: int) -> None:
     stream = f.exclusive_access(f.static(STREAMS[number]), "no thread runs")
     stream.is_started.store(1, RELAXED)
     stream.free_slots.store(CAPACITY, RELAXED)
+    stream.enqueuing.store(1, RELAXED)
     stream.next = f.static(STREAMS[number + 1]).maybe() if number + 1 < devices else None
+    stream.leader = f.static(STREAMS[0])
     if number == 0:
         f.static(QUEUES).streams.store(stream.maybe(), RELAXED)
     first = f.exclusive_access(f.static(_ARGUMENTS[number]), "no thread runs")

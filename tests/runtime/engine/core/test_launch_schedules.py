@@ -130,7 +130,9 @@ def build_executable(f: Function, is_donated: bool) -> None:
     stream.is_started.store(1, RELAXED)
     stream.free_slots.store(CAPACITY, RELAXED)
     stream.host_thread.store(0, RELAXED)
+    stream.enqueuing.store(1, RELAXED)
     stream.next = None
+    stream.leader = stream
     f.static(QUEUES).streams.store(stream.maybe(), RELAXED)
     program = f.allocate(DeviceProgram).known("memory suffices")
     argument = f.allocate(Argument).known("memory suffices")

@@ -82,7 +82,7 @@ def test_a_queued_launch_is_canceled(collectives: bool):
 
 @native
 def add_stream(f: Function) -> None:
-    initialize_stream(f, f.static(model.STREAMS[1]))
+    initialize_stream(f, f.static(model.STREAMS[1]), f.static(model.STREAMS[0]))
 
 
 @native

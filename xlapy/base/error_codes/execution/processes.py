@@ -59,9 +59,11 @@ LAUNCHER = ErrorCode(
 )
 DIFFERENT_PROGRAMS = ErrorCode(
     "E6708",
-    "The processes of a launch execute the same program, and begin launches on the same devices in the same order.",
+    "The processes of a launch execute the same program, and begin the launches of a client on the same devices in the "
+    "same order.",
     remedy="Compare what the processes in the message do before this launch: conditions on the process index, random "
-    "numbers without a common seed, the order of dictionaries and sets.",
+    "numbers without a common seed, the order of dictionaries and sets. Threads that launch programs without a common "
+    "order use a client each: launches of different clients do not wait for each other.",
     why_no_example="several processes are needed",
 )
 DIFFERENT_SIZES = ErrorCode(

@@ -214,7 +214,8 @@ def _different_programs(
     clique: MpiClique, launch: int, processes: tuple[int, int], programs: tuple[str, str]
 ) -> _Description:
     described = [f"{clique.name_of(one)} executes {program}" for one, program in zip(processes, programs, strict=True)]
-    return codes.DIFFERENT_PROGRAMS, f"launch {launch}: {', '.join(described)}"
+    rule = "launches of a client have the same order in all processes"
+    return codes.DIFFERENT_PROGRAMS, f"launch {launch}: {', '.join(described)}; {rule}"
 
 
 def _size(clique: MpiClique) -> _Description:

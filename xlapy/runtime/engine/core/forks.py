@@ -89,6 +89,7 @@ def restart_stream(f: Function, stream: Stream) -> None:
     running = stream.running.load(RELAXED).is_present().to(Int32)
     initialize_semaphore(f, semaphore(stream.free_slots), f.constant(Int32, CAPACITY) - used.get())
     initialize_semaphore(f, semaphore(stream.queued), used.get() - running)
+    initialize_semaphore(f, semaphore(stream.enqueuing), f.constant(Int32, 1))
     stream.is_started.store(0, RELAXED)
     with f.when(used.get() != 0):
         start_stream_locked(f, stream)

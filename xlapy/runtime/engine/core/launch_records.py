@@ -16,12 +16,10 @@ from xlapy.runtime.engine.core.memory import Storage
 
 class Queues(Record, lock="lock"):
     """The lock of all queues: a call queues its frames on all of its devices at once, so that launches have the same
-    order on every device. enqueuing: one permit, for the calls on several devices that wait for free slots. is_stopped:
-    whether launches run in the threads of their callers. streams: all streams, linked."""
+    order on every device. is_stopped: whether launches run in the threads of their callers. streams: all streams,
+    linked."""
 
     lock: Lock
-    enqueuing: Atomic[Int32]
-    enqueuing_sleepers: Atomic[Int32]
     is_stopped: Atomic[Word]
     streams: Atomic[Nullable[Stream]]
 
@@ -201,7 +199,8 @@ class Stream(Record, lock=QUEUES.guard("lock")):
     """The stream of a device: a FIFO of launch frames and the thread that runs them. next: the next device's stream.
     first, last: the queued frames. running: the frame that runs. queued: a permit for each queued frame. free_slots:
     permits that bound the queue. host_thread: the number of the stream's thread while it runs Python for a launch, or
-    0."""
+    0. leader: the first stream of the same client. enqueuing: one permit, of a leader, for the calls on several devices
+    of the client that wait for free slots."""
 
     next: Final[Nullable[Stream]]
     is_started: Atomic[Word]
@@ -213,6 +212,9 @@ class Stream(Record, lock=QUEUES.guard("lock")):
     free_slots: Atomic[Int32]
     free_slots_sleepers: Atomic[Int32]
     host_thread: Atomic[Word]
+    leader: Final[Stream]
+    enqueuing: Atomic[Int32]
+    enqueuing_sleepers: Atomic[Int32]
 
 
 NOT_STARTED, RUNNING, FINISHED = 0, 1, 2

@@ -36,9 +36,9 @@ def device_program(executable: Executable, number: Word) -> DeviceProgram:
 @native
 def acquire_slots(f: Function, executable: Executable) -> None:
     """Waits for a free slot in the queue of each device. Calls on several devices do so one at a time, because two that
-    each hold a slot that the other one needs would deadlock."""
+    each hold a slot that the other one needs would deadlock. Calls of other clients do not wait for them."""
     count = executable.device_program_count
-    enqueuing = semaphore(f.static(QUEUES).enqueuing)
+    enqueuing = semaphore(device_program(executable, f.constant(Word, 0)).stream.leader.enqueuing)
     with f.when(count > 1):
         acquire_permit(f, enqueuing)
     with f.count(count) as one:

@@ -361,20 +361,20 @@ def cancel_running_frames(f: Function) -> None:
 
 @native
 def initialize_streams(f: Function) -> None:
-    """Prepares queues and the watchdog. No other thread uses them."""
-    enqueuing = semaphore(f.static(QUEUES).enqueuing)
-    initialize_semaphore(f, enqueuing, f.constant(Int32, 1))
+    """Prepares the watchdog and the numbers of threads. No other thread uses them."""
     initialize_thread_numbers(f)
     initialize_watchdog(f)
 
 
 @native
-def initialize_stream(f: Function, stream: Stream) -> None:
-    """Adds the stream of a device. Its record is zeros."""
+def initialize_stream(f: Function, stream: Stream, leader: Stream) -> None:
+    """Adds the stream of a device. Its record is zeros. leader: the first stream of the client, perhaps the same."""
     initialize_semaphore(f, semaphore(stream.free_slots), f.constant(Int32, CAPACITY))
+    initialize_semaphore(f, semaphore(stream.enqueuing), f.constant(Int32, 1))
     streams = f.static(QUEUES).streams
     first = f.variable(Nullable[Stream], streams.load(RELAXED))
     added = f.exclusive_access(stream, "the stream is not in the list yet")
+    added.leader = leader
     with f.loop() as loop:
         added.next = first.get()
         found, is_added = streams.compare_exchange(first.get(), stream.maybe(), RELEASE, RELAXED)
