@@ -77,7 +77,7 @@ def program_seconds(group: ProcessGroup, size: int, repetitions: int, iterations
     program.connect(group, range(count))  # type: ignore[attr-defined]
     call = program.sharded_fast_path
     assert call is not None
-    argument = xla.Client("cpu").device_put(np.zeros(size, np.float32))
+    argument = xla.Client("cpu", single_process=True).device_put(np.zeros(size, np.float32))  # of the same stream
 
     def step() -> None:
         (result,) = call([[argument]])

@@ -121,7 +121,7 @@ def test_threads_launch_in_an_order_that_all_processes_have() -> None:
 
 def test_launches_in_another_order_are_an_error_in_all_processes() -> None:
     done = run_job(FOLDER / "threads.py", 2, "differs", XLAPY_FLAGS="--collective_timeout=20")
-    errors = re.findall(r"process \d after \d\.\d s: launch 1 .*?\[E\d+\]", done.output)
+    errors = re.findall(r"process \d after \d\.\d s: launch 1: .*?\[E\d+\]", done.output)
     assert len(errors) == 2, done
     for error in errors:
         assert str(codes.DIFFERENT_PROGRAMS) in error and "the same order in all processes" in error
