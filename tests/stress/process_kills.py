@@ -218,16 +218,11 @@ def _is_running(pid: int) -> bool:
     return state != "Z"
 
 
-def _left_behind(before: set[str]) -> list[str]:
-    """The files of shared memory that were not there before and that no process uses."""
-    found = set(os.listdir("/dev/shm")) - before
-    for folder in Path("/proc").glob("[0-9]*") if found else ():
-        try:
-            maps = (folder / "maps").read_text()
-        except OSError:
-            continue
-        found -= {name for name in found if name in maps}
-    return sorted(found)
+def _left_behind(folder: Path) -> list[str]:
+    """The files of shared memory of a job that are left. Its processes tell them once they have started; before that,
+    MPICH may leave one."""
+    told = {name for path in folder.glob("shared-*") for name in path.read_text().split()}
+    return sorted(name for name in told if Path(name).exists())
 
 
 def _descendants() -> list[str]:
@@ -250,7 +245,6 @@ def run_job(seed: int, number: int) -> tuple[list[str], str]:
     chance = random.Random(seed)
     sent = signal.SIGSTOP if number % STOP_EVERY == STOP_EVERY - 1 else signal.SIGKILL
     phase = chance.choice(["start", "run", "run", "run", "run", "run", "end"])
-    before = set(os.listdir("/dev/shm"))
     name = tempfile.mkdtemp()  # a `TemporaryDirectory` is deleted at the end of each forked process, too
     (Path(name) / "temporary").mkdir()
     job = Job(seed, Path(name), chance.randrange(PROCESSES), phase, sent)
@@ -261,12 +255,12 @@ def run_job(seed: int, number: int) -> tuple[list[str], str]:
     left = [path.name for path in (Path(name) / "temporary").iterdir()]
     if left:
         faults.append(f"{job}: temporary files {left} are left")
-    shutil.rmtree(name)
     deadline = time.monotonic() + SLACK
-    while (_descendants() or _left_behind(before)) and time.monotonic() < deadline:
+    while (_descendants() or _left_behind(Path(name))) and time.monotonic() < deadline:
         time.sleep(0.05)
-    if _descendants() or _left_behind(before):
-        faults.append(f"{job}: {_descendants()} and {_left_behind(before)} are left")
+    if _descendants() or _left_behind(Path(name)):
+        faults.append(f"{job}: {_descendants()} and {_left_behind(Path(name))} are left")
+    shutil.rmtree(name)
     return faults, f"{sent.name} at the {phase}"
 
 
