@@ -1,7 +1,8 @@
 """Processes that leave the process group, and processes that are lost.
 
 A process that ends sends a last message, LEAVING, after all others. So what has not been announced by then never comes.
-A process that ends without it is lost; `watch` finds that out.
+A process that ends with an error first tells that it does, because it may wait until another process has shown the
+error. A process that ends without such a message is lost; `watch` finds that out.
 
 Responsible for what the end of a process means for cliques. Does not depend on how the end is noticed.
 """
@@ -68,11 +69,12 @@ def fail_deserted(f: Function) -> None:
 
 @native_holding(LOCK)
 def deserter(f: Function, request: ExchangeRequest) -> Word:
-    """A process that has left and for whose message a request waits; the number of processes if there is none."""
+    """A process that has left, or ends with an error, and for whose message a request waits; the number of processes
+    if there is none."""
     with f.count(request.transfer_count) as one:
         transfer = transfer_at(request, one.index)
-        state = peer_word(f, transfer.peer).state
-        is_left = (state == PeerState.LEFT) | (state == PeerState.GONE)
+        peer = peer_word(f, transfer.peer)
+        is_left = (peer.state == PeerState.LEFT) | (peer.state == PeerState.GONE) | (peer.report != 0)
         with f.when((transfer.state == TransferState.WAITING) & is_left):
             f.ret(transfer.peer)
     return f.static(TRANSPORT).peer_count
@@ -154,6 +156,7 @@ def note_report(f: Function, process: Word, report: Word) -> None:
     peer = peer_word(f, process)
     with f.when((peer.report == 0) | ((report & 1) != 0)):
         peer.report = report
+    f.static(TRANSPORT).left_at = now(f)
 
 
 @native

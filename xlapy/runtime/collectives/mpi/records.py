@@ -201,9 +201,9 @@ class Transport(Record, lock="lock"):
 
     pending: the requests that are not complete. failing: how many of them have failed. early: messages that have come
     before what they match. next_tag: of the next announced data, up to `last_tag`. peers: the `PeerState` of each
-    process. left_at: when the last process has left, or 0. is_leaving: 1 once this process has sent its last message.
-    has_retired: 1 if early messages are to be looked at again: since the last poll, a clique has failed, or this
-    process has left.
+    process. left_at: when the last process has left, or has told that it ends with an error, or 0. is_leaving: 1 once
+    this process has sent its last message. has_retired: 1 if early messages are to be looked at again: since the last
+    poll, a clique has failed, or this process has left.
 
     The other fields describe the library. Python writes them before any other thread reaches the transport.
     """
