@@ -92,11 +92,21 @@ def test_control_edges_keep_an_instruction():
 def test_an_asynchronous_operation_that_stays_keeps_its_done():
     kept = program(
         "x = f32[2] parameter(0)",
-        "s = f32[2] all-reduce-start(x), to_apply=sum",
-        "d = f32[2] all-reduce-done(s)",
+        "s = (f32[2], f32[2], u32[]) copy-start(x)",
+        "d = f32[2] copy-done(s)",
         "ROOT r = f32[2] abs(x), control-predecessors={s}",
-        before="sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }",
     )
     assert_unchanged(kept, "dce")
     free = kept.replace(", control-predecessors={s}", "")
     assert rewritten(free, "dce") == "x = f32[2] parameter(0)\nROOT r = f32[2] abs(x)"
+
+
+def test_a_collective_keeps_its_done():
+    text = program(
+        "x = f32[2] parameter(0)",
+        "s = f32[2] all-reduce-start(x), to_apply=sum",
+        "d = f32[2] all-reduce-done(s)",
+        "ROOT r = f32[2] abs(x)",
+        before="sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }",
+    )
+    assert_unchanged(text, "dce")
