@@ -36,6 +36,7 @@ from xlapy.tools.simulate.prediction import predicted
 from xlapy.tools.simulate.programs import prepared
 
 RATES = CompiledRates(
+    pace=1.0,
     processor=host_processor().name,
     threads=2,
     operations={"f32": 200.0},
@@ -105,6 +106,14 @@ def test_a_kernel_takes_the_longer_of_arithmetic_and_memory() -> None:
     slow = replace(RATES, speeds={"loops": Curve.constant(1e-9)})
     ((row,),) = _time(_negate(100), slow).sequences
     assert row.work == row.arithmetic > 4
+
+
+def test_kernels_take_longer_in_a_step_by_the_pace() -> None:
+    """Also transposes, whose time is not composed of arithmetic and memory."""
+    transpose = "ENTRY e { x = f32[64,64] parameter(0)  ROOT y = f32[64,64] transpose(x), dimensions={1,0} }"
+    for text in (_negate(100), transpose):
+        (alone,), (paced,) = (_time(text, replace(RATES, pace=pace)).seconds().values() for pace in (1.0, 1.5))
+        assert paced == pytest.approx(1.5 * alone)
 
 
 def test_other_devices_push_data_out_of_the_caches() -> None:

@@ -62,7 +62,7 @@ _RATE_FIELDS = ("products", "elementwise", "transcendentals", "bandwidth", "kern
 _LEVEL_FIELDS = ("name", "size", "latency", "bandwidth", "algorithm", "collectives")
 _LINK_FIELDS = ("latency", "bandwidth")
 _COMPILED_SECONDS = ("handover", "meeting", "window")
-_COMPILED_NUMBERS = ("division", "square_root")
+_COMPILED_NUMBERS = ("division", "square_root", "pace")
 _COMPILED_FIELDS = (
     "processor", "threads", "operations", "memory", "speeds", "overlap", "waiting", "line", *_COMPILED_NUMBERS,
     *_COMPILED_SECONDS,
@@ -186,6 +186,7 @@ def _compiled_table(rates: CompiledRates) -> dict[str, Any]:
         "square_root": rates.square_root,
         "window": rates.window,
         "overlap": rates.overlap,
+        "pace": rates.pace,
         "waiting": _pairs(rates.waiting),
         "line": _pairs(rates.line),
         "handover": rates.handover,

@@ -138,6 +138,9 @@ class CompiledRates:
     """How many times as fast as estimated kernels are, by their strategy or opcode: a curve over the length of rows for
     `sort`, over the elements of an index for `gather` and `scatter`, else over the estimated cycles. Of products: the
     part of the peak of `operations` that they reach."""
+    pace: float
+    """How many times as long kernels take in a step of a program as by themselves, again and again: devices and threads
+    have slept, and other kernels have used the caches and the tables of pages."""
     handover: float
     """Seconds in which threads that share a loop find each other."""
     meeting: float

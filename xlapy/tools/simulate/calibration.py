@@ -18,9 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from xlapy.analysis.simulation.machine import CompiledRates, Curve, Link, MachineDescription
+from xlapy.analysis.simulation.simulator import Options
 from xlapy.runtime.machine import Machine, machine_roofline
+from xlapy.text import parse_hlo
 from xlapy.tools.simulate.compiled.samples import measured_core, measured_overlap, measured_speeds
-from xlapy.tools.simulate.running import iteration_seconds, step_seconds
+from xlapy.tools.simulate.prediction import predicted
+from xlapy.tools.simulate.programs import prepared
+from xlapy.tools.simulate.running import iteration_seconds, module_seconds, step_seconds
 from xlapy.tools.simulate.this_machine import compiled_rates, uncalibrated_machine
 
 _DEVICES: Final = (2, 4, 8)
@@ -57,6 +61,8 @@ def calibrated_machine(say: Say) -> MachineDescription:
         line=_meetings_per_second(line),
     )
     rates = _measured_kernels(meetings, say)
+    rates = replace(rates, pace=_pace(replace(machine, launch=launch, compiled=rates)))
+    say(f"kernels in a step: {rates.pace:.3g} times as long as by themselves")
     process = replace(machine.levels[0], link=Link(meeting, machine.levels[0].link.bandwidth))
     if warning := disturbance.warning():
         say(warning)
@@ -88,6 +94,35 @@ def _measured_kernels(rates: CompiledRates, say: Say) -> CompiledRates:
 
 def _median(measure: Callable[[], float]) -> float:
     return max(0.0, statistics.median(measure() for _ in range(_REPEATS)))
+
+
+# -- steps
+
+
+_DOT: Final = "a = SHAPE dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  "
+_STEPS: Final = (
+    ("f32[256,256]", _DOT + "b = SHAPE multiply(a, w)  ROOT y = SHAPE negate(b)"),
+    ("f32[384,384]", _DOT + "ROOT y = SHAPE tanh(a)"),
+    ("f32[256,512]", "a = SHAPE exponential(x)  b = SHAPE multiply(a, w)  ROOT y = SHAPE tanh(b)"),
+    ("f32[512,512]", "a = SHAPE transpose(x), dimensions={1,0}  ROOT y = SHAPE add(a, w)"),
+    ("f32[1024,1024]", "a = SHAPE add(x, w)  r = SHAPE reverse(a), dimensions={0}  ROOT y = SHAPE multiply(r, w)"),
+)
+"""Shapes, and the steps that devices compute of two arrays x and w of that shape, each by itself."""
+
+
+def _pace(machine: MachineDescription) -> float:
+    """Returns how many times as long steps take as kernels by themselves say. machine: its launches and kernels."""
+    return statistics.median(_step_pace(machine, count, *step) for count in _DEVICES for step in _STEPS)
+
+
+def _step_pace(machine: MachineDescription, devices: int, shape: str, body: str) -> float:
+    module = parse_hlo(
+        f"HloModule calibration, replica_count={devices}\nENTRY main {{\n  x = {shape} parameter(0)\n"
+        f"  w = {shape} parameter(1)\n  {body.replace('SHAPE', shape)}\n}}"
+    )
+    measured = _median(partial(module_seconds, module, devices))
+    optimized, counts = prepared(module, None, None)
+    return measured / predicted(optimized, machine, counts, Options()).seconds
 
 
 # -- launches

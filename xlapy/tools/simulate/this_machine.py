@@ -93,6 +93,7 @@ def compiled_rates(measured: Machine) -> CompiledRates:
         window=WINDOW,
         overlap=OVERLAP,
         speeds={name: Curve.constant(speed) for name, speed in SPEEDS.items()},
+        pace=1.0,
         handover=KERNEL_SECONDS,
         meeting=MEETING_SECONDS,
         waiting=Curve.constant(1 / WAITING_SECONDS),

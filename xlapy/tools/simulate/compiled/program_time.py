@@ -156,10 +156,10 @@ class ProgramTime:
             kind = class_of(self._plans.get(thunk.op_name), instruction)
             is_divided = _iterations(kernel) > 1 and thunk.cost >= MIN_PARALLEL_CYCLES
             if kind == TRANSPOSE:
-                work = self._model.transpose_seconds(kernel, accesses)
+                work = self._rates.pace * self._model.transpose_seconds(kernel, accesses)
                 return ThunkTime(name, kind, work, is_divided, 0, work, memory)
             arithmetic = self._model.arithmetic_seconds(kernel, kind, length_of(instruction))
-            work = self._model.combined_seconds(arithmetic, memory, accesses)
+            work = self._rates.pace * self._model.combined_seconds(arithmetic, memory, accesses)
             return ThunkTime(name, kind, work, is_divided, 0, arithmetic, memory)
         if thunk.copies_bytes:
             is_divided = thunk.cost >= MIN_PARALLEL_CYCLES and thunk.reads[0].storage is not StorageClass.SHARED
