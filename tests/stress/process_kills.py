@@ -191,7 +191,7 @@ class Job:
         if not errors or f"process {self.victim}" not in errors[-1]:
             return [f"{self}: the error does not name the process: {whole}"]
         names = (
-            r"(\(all-reduce|\(recv|\(all-gather|\(all-to-all|\(collective|\(reduce-scatter|\(infeed|a client|\(custom)"
+            r"(\(all-reduce|\(async|\(recv|\(all-gather|\(all-to-all|\(collective|\(reduce-scatter|\(infeed|a client|\(custom)"
         )
         is_later = re.search(r"(has ended: it was killed, or has crashed|its program has ended) \[E6714\]$", errors[-1])
         if not is_later and not re.search(names, errors[-1]):  # a launch that begins later has not waited
