@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.passes.runner import assert_unchanged, program, rewritten
 from xlapy.passes import parse_passes
+from xlapy.passes.rewrite import remove_if_dead
 from xlapy.text import parse_hlo
 
 
@@ -110,3 +111,15 @@ def test_a_collective_keeps_its_done():
         before="sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }",
     )
     assert_unchanged(text, "dce")
+
+
+def test_a_pass_that_removes_what_it_has_replaced_keeps_the_done_of_a_start_that_stays():
+    text = program(
+        "x = f32[2] parameter(0)",
+        "s = (f32[2], f32[2], u32[]) copy-start(x)",
+        "d = f32[2] copy-done(s)",
+        "ROOT r = f32[2] abs(x), control-predecessors={s}",
+    )
+    entry = parse_hlo(text).entry_computation
+    remove_if_dead(next(one for one in entry if one.name == "d"))
+    assert {one.name for one in entry} == {"x", "s", "d", "r"}

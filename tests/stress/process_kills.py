@@ -190,9 +190,8 @@ class Job:
         errors = re.findall(r"^\S*Error: .* \[E6\d+\]$", whole, re.MULTILINE)
         if not errors or f"process {self.victim}" not in errors[-1]:
             return [f"{self}: the error does not name the process: {whole}"]
-        names = (
-            r"(\(all-reduce|\(async|\(recv|\(all-gather|\(all-to-all|\(collective|\(reduce-scatter|\(infeed|a client|\(custom)"
-        )
+        operations = "all-reduce|async|recv|all-gather|all-to-all|collective|reduce-scatter|infeed|custom"
+        names = rf"\(({operations})|a client"
         is_later = re.search(r"(has ended: it was killed, or has crashed|its program has ended) \[E6714\]$", errors[-1])
         if not is_later and not re.search(names, errors[-1]):  # a launch that begins later has not waited
             return [f"{self}: the error does not name what waited: {errors[-1]}"]

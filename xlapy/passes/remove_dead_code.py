@@ -11,11 +11,9 @@ from typing import ClassVar
 from xlapy.analysis.effects import Effects
 from xlapy.hlo import edit
 from xlapy.hlo.computation import Computation
-from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.module import Module
 from xlapy.hlo.traverse import computation_post_order
-from xlapy.opcodes.registry import AsyncRole
-from xlapy.passes.rewrite import editable_computations, is_dead, update_schedule
+from xlapy.passes.rewrite import editable_computations, is_dead, is_unneeded, update_schedule
 
 
 @dataclass(frozen=True)
@@ -42,23 +40,12 @@ def _remove_instructions(computation: Computation, effects: Effects) -> bool:
     changed = False
     while pending:
         instruction = pending.pop()
-        if instruction.parent is None or not is_dead(instruction) or not _may_remove(instruction, effects):
+        if instruction.parent is None or not is_unneeded(instruction, effects.has_side_effect):
             continue
         pending += dict.fromkeys(instruction.operands)
         edit.remove(instruction)
         changed = True
     return changed
-
-
-def _may_remove(instruction: Instruction, effects: Effects) -> bool:
-    """Whether nothing but its result is needed of an instruction without users: it has no side effect, and is not the
-    only end of an asynchronous operation that stays."""
-    if effects.has_side_effect(instruction):
-        return False
-    if instruction.op.async_role not in (AsyncRole.UPDATE, AsyncRole.DONE):
-        return True
-    begun = instruction.operands[0]
-    return begun.user_count > 1 or (not begun.has_control_edges and _may_remove(begun, effects))
 
 
 def _remove_computations(module: Module) -> bool:

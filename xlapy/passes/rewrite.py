@@ -6,7 +6,7 @@ not depend on the meaning of operations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from xlapy.hlo.traverse import called_computations, computation_post_order
 from xlapy.opcodes.attributes.codecs import Attributes
 from xlapy.opcodes.attributes.dimensions import SliceRanges
 from xlapy.opcodes.movement import BroadcastAttributes, DimensionsAttributes, SliceAttributes
-from xlapy.opcodes.registry import OpDef
+from xlapy.opcodes.registry import AsyncRole, OpDef
 from xlapy.opcodes.sources import ConstantAttributes
 from xlapy.opcodes.tuples import GetTupleElementAttributes
 
@@ -65,12 +65,27 @@ def is_dead(instruction: Instruction) -> bool:
     )
 
 
+def is_unneeded(instruction: Instruction, has_effect: Callable[[Instruction], bool] = has_side_effect) -> bool:
+    """Returns whether an instruction is dead, has no side effect, and is not the only end of an asynchronous operation
+    that stays."""
+    return is_dead(instruction) and _may_end_unseen(instruction, has_effect)
+
+
+def _may_end_unseen(instruction: Instruction, has_effect: Callable[[Instruction], bool]) -> bool:
+    if has_effect(instruction):
+        return False
+    if instruction.op.async_role not in (AsyncRole.UPDATE, AsyncRole.DONE):
+        return True
+    begun = instruction.operands[0]
+    return begun.user_count > 1 or (not begun.has_control_edges and _may_end_unseen(begun, has_effect))
+
+
 def remove_if_dead(instruction: Instruction) -> None:
-    """Removes an instruction if it is dead and has no side effect, and then its operands likewise."""
+    """Removes an instruction if it is unneeded, and then its operands likewise."""
     pending = [instruction]
     while pending:
         current = pending.pop()
-        if current.parent is not None and is_dead(current) and not has_side_effect(current):
+        if current.parent is not None and is_unneeded(current):
             pending += dict.fromkeys(current.operands)
             edit.remove(current)
 
