@@ -74,8 +74,8 @@ def is_unneeded(instruction: Instruction, has_effect: Callable[[Instruction], bo
 def _may_end_unseen(instruction: Instruction, has_effect: Callable[[Instruction], bool]) -> bool:
     if has_effect(instruction):
         return False
-    if instruction.op.async_role not in (AsyncRole.UPDATE, AsyncRole.DONE):
-        return True
+    if instruction.op.async_role not in (AsyncRole.UPDATE, AsyncRole.DONE) or not instruction.operands:
+        return True  # a done without operands is one whose start has been replaced
     begun = instruction.operands[0]
     return begun.user_count > 1 or (not begun.has_control_edges and _may_end_unseen(begun, has_effect))
 
