@@ -47,6 +47,7 @@ HARMLESS: dict[str, str] = dict.fromkeys(
         "spmd.array_sharding._tiling_along",
         "spmd.array_sharding._tilings_of_positions",
         "spmd.collectives.device_pairs._pairs_of_tiles",
+        "spmd.collectives.device_pairs.pairs_in_groups",
         "spmd.collectives.device_pairs.pairs_of_contents",
         "spmd.halo.segments.elements_of_spans",
         "spmd.halo.segments.rounds_of_concatenation",

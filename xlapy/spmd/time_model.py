@@ -102,9 +102,14 @@ def all_reduce_seconds(size: int, members: int) -> float:
     return START_SECONDS + level_seconds(CollectiveKind.ALL_REDUCE, size, _LINK, members)
 
 
+def collectives_seconds(count: int, sent: float) -> float:
+    """Returns the time of `count` collectives one after the other, in which a device sends `sent` bytes in all."""
+    return count * START_SECONDS + sent / BANDWIDTH
+
+
 def exchange_seconds(size: float) -> float:
     """Returns the time in which each device receives some bytes from its neighbors."""
-    return START_SECONDS + size / BANDWIDTH if size else 0.0
+    return collectives_seconds(1, size) if size else 0.0
 
 
 def _local_bytes(size: int, sharding: ArraySharding) -> float:

@@ -27,7 +27,6 @@ from xlapy.base.element_types import PRED, S32, PrimitiveType
 from xlapy.base.shape import Shape
 from xlapy.hlo.computation import Computation
 from xlapy.hlo.instruction import Instruction
-from xlapy.opcodes.collectives import CollectivePermuteAttributes
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.movement import DimensionsAttributes, DynamicSliceAttributes
 from xlapy.passes.expand.blocks import array_constant, compare, index_type, iota, new_computation
@@ -113,16 +112,10 @@ class _MergeSort:
 
     def _received(self, own: Sequence[Instruction], stage: Stage) -> list[Instruction]:
         """Exchanges tiles between the devices of each pair; returns them in reverse order, zeros on idle devices."""
-        moves = [move for first, second in stage for move in ((first, second), (second, first))]
-        pairs = tuple(sorted([(group[a], group[b]) for group in self.group.groups.groups for a, b in moves]))
-        found: list[Instruction] = []
-        for value in own:
-            attributes = CollectivePermuteAttributes.make(
-                channel_id=next(self.group.resharder.channels), source_target_pairs=pairs
-            )
-            sent = self.write.add(opcodes.COLLECTIVE_PERMUTE, value, attributes=attributes)
-            found.append(self.write.add(opcodes.REVERSE, sent, attributes=DimensionsAttributes.make(dimensions=(1,))))
-        return found
+        moves = tuple([move for first, second in stage for move in ((first, second), (second, first))])
+        received = [self.group.permute(self.write, value, moves) for value in own]
+        attributes = DimensionsAttributes.make(dimensions=(1,))
+        return [self.write.add(opcodes.REVERSE, tile, attributes=attributes) for tile in received]
 
     def _kept(self, own: Sequence[Instruction], others: Sequence[Instruction], role: Instruction) -> list[Instruction]:
         """Returns the element that the device keeps of each pair."""

@@ -31,11 +31,11 @@ from xlapy.opcodes.linalg import FftType
 from xlapy.opcodes.movement import DimensionsAttributes
 from xlapy.passes.expand.blocks import compare, concatenate, conjugated, iota, slice_dimension
 from xlapy.passes.rewrite import Writer
-from xlapy.spmd import time_model
 from xlapy.spmd.along_dimension.four_steps import four_step_elements, four_step_transform, transform_rows, unit_roots
 from xlapy.spmd.along_dimension.tile_group import Rows, TileGroup
 from xlapy.spmd.halo.exchange import HaloExchange
 from xlapy.spmd.halo.segments import Spans, TileNumbers, spans_of_tiles
+from xlapy.spmd.time_model import RATES, collectives_seconds
 
 
 class RealPlan(enum.Enum):
@@ -84,22 +84,18 @@ class RealRows:
         """Returns the estimated time of a plan."""
         real, spectrum = self.real_tile * self.real_bytes, 2 * self.spectrum_tile * self.real_bytes
         given, result = (spectrum, real) if self.is_inverse else (real, spectrum)
-        row = 2.5 * self.length * math.log2(max(2, self.length)) / time_model.RATES.products * 1e-6
+        row = 2.5 * self.length * math.log2(max(2, self.length)) / RATES.products * 1e-6
         others = self.members - 1
         if plan is RealPlan.GATHER:
-            return _seconds(1, self.rows * given * others) + self.rows * row
+            return collectives_seconds(1, self.rows * given * others) + self.rows * row
         if plan is RealPlan.EXCHANGE:
             each = -(-self.rows // self.members)
-            found = _seconds(2, each * (given + result) * others) + each * row
+            found = collectives_seconds(2, each * (given + result) * others) + each * row
         else:
             packed = 2 * self.real_bytes * four_step_elements(self.length // 2 // self.members, self.members)
             sent = 3 * packed * others / self.members + spectrum
-            found = _seconds(5, self.rows * sent) + 2 * self.rows * row / self.members
-        return found + (_seconds(1, self.rows * result * others) if self.needs_whole else 0.0)
-
-
-def _seconds(collectives: int, sent: float) -> float:
-    return collectives * time_model.START_SECONDS + sent / time_model.BANDWIDTH
+            found = collectives_seconds(5, self.rows * sent) + 2 * self.rows * row / self.members
+        return found + (collectives_seconds(1, self.rows * result * others) if self.needs_whole else 0.0)
 
 
 def transform_real(

@@ -16,8 +16,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xlapy.spmd import time_model
 from xlapy.spmd.along_dimension.merge_network import merge_stages
+from xlapy.spmd.time_model import RATES, collectives_seconds
 
 SORT_SECONDS = 1e-8
 """The time to sort by digits, for each element and operand: 65536 numbers of f32 take 0.5 ms, 2^20 take 40 ms."""
@@ -101,12 +101,12 @@ def _plans(split: SplitRows, is_ordered: bool) -> Iterator[SortPlan]:
 def plan_seconds(plan: SortPlan, split: SplitRows, needs_whole: bool = False) -> float:
     """Returns the time of a plan, in seconds."""
     whole = split.rows * split.length
-    gather = time_model.START_SECONDS + _gathered_bytes(split) / time_model.BANDWIDTH
+    gather = collectives_seconds(1, _gathered_bytes(split))
     if isinstance(plan, Gather):
         return gather + split.sort_seconds(whole)
     if isinstance(plan, ExchangeRows):
         each = -(-split.rows // split.members)
-        found = 2 * time_model.START_SECONDS + _exchanged_bytes(split) / time_model.BANDWIDTH
+        found = collectives_seconds(2, _exchanged_bytes(split))
         found += split.sort_seconds(each * split.length)
     elif isinstance(plan, SearchBoundaries):
         found = _search_seconds(plan.probes, split)
@@ -128,13 +128,12 @@ def _search_seconds(probes: int, split: SplitRows) -> float:
     """Returns the time of the search of boundaries, of the exchange and of both sorts."""
     queries = split.members * (split.members - 1) * probes
     iterations = math.ceil(math.log(split.tile_size + 1, probes + 1))
-    sent = queries * (split.key_bytes + 4) / time_model.BANDWIDTH
     compared = queries * split.tile_size.bit_length() * COMPARISON_SECONDS
-    search = iterations * (2 * time_model.START_SECONDS + sent + compared)
+    search = iterations * (collectives_seconds(2, queries * (split.key_bytes + 4)) + compared)
     pair = split.tile_size // split.members
     exchanged = split.members * min(split.tile_size, pair + 6 * math.isqrt(pair) + 8)
-    sources = split.tile_size * split.members / time_model.RATES.flops * 4e-6
-    moved = time_model.START_SECONDS + exchanged * split.element_bytes / time_model.BANDWIDTH
+    sources = split.tile_size * split.members / RATES.flops * 4e-6
+    moved = collectives_seconds(1, exchanged * split.element_bytes)
     return search + moved + sources + 2 * split.sort_seconds(split.tile_size)
 
 
@@ -143,5 +142,5 @@ def _merge_seconds(split: SplitRows) -> float:
     stages, elements = len(merge_stages(split.members)), split.rows * split.tile_size
     depth = max(1, split.tile_size.bit_length())
     sort = elements * depth * (split.operands + 1) * COMPARISON_SECONDS / 2
-    sent = elements * (split.element_bytes + 4) / time_model.BANDWIDTH
-    return sort + stages * ((split.operands + 1) * time_model.START_SECONDS + sent + sort)
+    exchange = collectives_seconds(split.operands + 1, elements * (split.element_bytes + 4))
+    return sort + stages * (exchange + sort)

@@ -23,10 +23,11 @@ from xlapy.base.shape import Ints, Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.opcodes.attributes.dimensions import PaddingDimension
 from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
-from xlapy.opcodes.collectives import AllGatherAttributes, AllToAllAttributes
+from xlapy.opcodes.collectives import AllGatherAttributes, AllToAllAttributes, CollectivePermuteAttributes
 from xlapy.passes.expand.blocks import new_computation, slice_dimension
 from xlapy.passes.rewrite import Writer
 from xlapy.spmd.array_sharding import ArraySharding, Tiling, replica_groups_along, tile_count
+from xlapy.spmd.collectives.device_pairs import pairs_in_groups
 from xlapy.spmd.halo.exchange import pad_dimension
 from xlapy.spmd.resharding import Resharder
 
@@ -87,6 +88,13 @@ class TileGroup:
             channel_id=next(self.resharder.channels), replica_groups=self.groups, split_dimension=0
         )
         return write.add(opcodes.ALL_TO_ALL, value, attributes=attributes, shape=value.shape)
+
+    def permute(self, write: Writer, value: Instruction, moves: tuple[tuple[int, int], ...]) -> Instruction:
+        """Sends the array of the first tile of each pair to the device of the second; all others receive zeros."""
+        attributes = CollectivePermuteAttributes.make(
+            channel_id=next(self.resharder.channels), source_target_pairs=pairs_in_groups(self.groups, moves)
+        )
+        return write.add(opcodes.COLLECTIVE_PERMUTE, value, attributes=attributes)
 
     # -- whole rows for tiles of rows
 

@@ -30,13 +30,11 @@ from xlapy.base.shape import Shape
 from xlapy.hlo.instruction import Instruction
 from xlapy.hlo.monoids import identity_value
 from xlapy.interpreter.kernels.sort_keys import integer_key
-from xlapy.opcodes.collectives import CollectivePermuteAttributes
 from xlapy.opcodes.elementwise import ComparisonDirection
 from xlapy.opcodes.indexing import GatherAttributes
 from xlapy.opcodes.sorting import TopKAttributes
 from xlapy.passes.expand.blocks import compare, concatenate, iota, new_computation, slice_dimension
 from xlapy.passes.rewrite import Writer
-from xlapy.spmd import time_model
 from xlapy.spmd.along_dimension.operation import SplitOperation
 from xlapy.spmd.along_dimension.ordered_rows import TiledRows, sort_ordered_rows
 from xlapy.spmd.along_dimension.sort_plan import Gather, SplitRows, choose_sort_plan, plan_seconds
@@ -46,6 +44,7 @@ from xlapy.spmd.array_sharding import ArraySharding, are_independent
 from xlapy.spmd.halo.exchange import HaloExchange
 from xlapy.spmd.halo.segments import spans_of_tiles
 from xlapy.spmd.resharding import PartitionedArray
+from xlapy.spmd.time_model import collectives_seconds
 
 SELECTION_SECONDS = 1e-9
 """The time to look at an element, and of a comparison of the k largest: 16 of each of 16 rows of 512 numbers take
@@ -107,30 +106,26 @@ class TopKRows:
         taken = min(self.k, self.tile_size)
         if plan is TopKPlan.GATHER:
             sent = self.rows * self.tile_size * others * self.element_bytes
-            return _seconds(1, sent) + self._selection_seconds(self.rows, self.length)
+            return collectives_seconds(1, sent) + self._selection_seconds(self.rows, self.length)
         if plan is TopKPlan.EXCHANGE:
             sent = each * others * (self.tile_size * self.element_bytes + self.k * pair)
-            return _seconds(2, sent) + self._selection_seconds(each, self.length)
+            return collectives_seconds(2, sent) + self._selection_seconds(each, self.length)
         if plan is TopKPlan.SORT:
             result = -(-self.k // self.members) * pair
-            found = plan_seconds(choose_sort_plan(self.sort, True), self.sort) + _seconds(2, 2 * result)
-            return found + (0.0 if self.is_split else _seconds(1, result * others))
+            found = plan_seconds(choose_sort_plan(self.sort, True), self.sort) + collectives_seconds(2, 2 * result)
+            return found + (0.0 if self.is_split else collectives_seconds(1, result * others))
         own = self._selection_seconds(self.rows, self.tile_size)
         if plan is TopKPlan.SELECT:
             candidates = self._selection_seconds(self.rows, taken * self.members)
-            return own + _seconds(1, self.rows * taken * others * pair) + candidates
+            return own + collectives_seconds(1, self.rows * taken * others * pair) + candidates
         sizes = self.merged_sizes()
         merges = sum(self._selection_seconds(self.rows, 2 * size) for size in sizes)
-        return own + _seconds(len(sizes), self.rows * sum(sizes) * pair) + merges
+        return own + collectives_seconds(len(sizes), self.rows * sum(sizes) * pair) + merges
 
     def _selection_seconds(self, rows: int, length: int) -> float:
         """Returns the time in which a device selects from rows: it looks at all elements and sorts the k largest."""
         chosen = min(self.k, length)
         return rows * (length + chosen * math.log2(max(2, chosen))) * SELECTION_SECONDS
-
-
-def _seconds(collectives: int, sent: int) -> float:
-    return collectives * time_model.START_SECONDS + sent / time_model.BANDWIDTH
 
 
 def top_k_along_split_dimension(split: SplitOperation) -> list[PartitionedArray] | None:
@@ -212,16 +207,12 @@ class _SplitTopK:
         """Merges what devices selected with what their partners did, the elements of the first tiles first."""
         write, step = self.write, 1
         while step < self.group.size:
-            moves = [(tile, tile ^ step) for tile in range(self.group.size)]
-            pairs = tuple(sorted([(group[a], group[b]) for group in self.group.groups.groups for a, b in moves]))
+            moves = tuple([(tile, tile ^ step) for tile in range(self.group.size)])
             bit = write.add(opcodes.AND, self.group.tile_index(), write.scalar(step, S32))
             is_first = compare(write, bit, write.scalar(0, S32), ComparisonDirection.EQ)
             joined: list[Instruction] = []
             for value in own:
-                attributes = CollectivePermuteAttributes.make(
-                    channel_id=next(self.group.resharder.channels), source_target_pairs=pairs
-                )
-                other = write.add(opcodes.COLLECTIVE_PERMUTE, value, attributes=attributes)
+                other = self.group.permute(write, value, moves)
                 mask = write.broadcast(is_first, value.shape.with_element_type(is_first.shape.element_type))
                 both = [write.add(opcodes.SELECT, mask, *pair) for pair in ((value, other), (other, value))]
                 joined.append(concatenate(write, both, 1))

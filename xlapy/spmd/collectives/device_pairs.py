@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from xlapy.opcodes.attributes.permutations import Permutation
+from xlapy.opcodes.attributes.replica_groups import ReplicaGroups
 from xlapy.spmd.tiling import Tiling, replica_groups_along, tile_numbers
 
 
@@ -34,8 +35,22 @@ def pairs_of_tiles(tiling: Tiling, others: Iterable[Tiling | None], sources: np.
 def _pairs_of_tiles(tiling: Tiling, others: tuple[Tiling, ...], sources: bytes) -> Permutation:
     source_tiles = np.frombuffer(sources, np.int64)
     target_tiles = np.flatnonzero(source_tiles >= 0)
-    groups = np.asarray(replica_groups_along(tiling, others).groups)
-    return _sorted_pairs(groups[:, source_tiles[target_tiles]].ravel(), groups[:, target_tiles].ravel())
+    return _pairs_of_ranks(replica_groups_along(tiling, others), source_tiles[target_tiles], target_tiles)
+
+
+@functools.lru_cache(maxsize=16)
+def pairs_in_groups(groups: ReplicaGroups, moves: tuple[tuple[int, int], ...]) -> Permutation:
+    """Returns the pairs with which members of each group send to each other.
+
+    moves: the ranks in the group of the sender and of the receiver; each rank sends and receives at most once.
+    """
+    sources, targets = np.asarray(moves, np.int64).reshape(-1, 2).T
+    return _pairs_of_ranks(groups, sources, targets)
+
+
+def _pairs_of_ranks(groups: ReplicaGroups, sources: np.ndarray[Any, Any], targets: np.ndarray[Any, Any]) -> Permutation:
+    devices = np.asarray(groups.groups)
+    return _sorted_pairs(devices[:, sources].ravel(), devices[:, targets].ravel())
 
 
 @functools.lru_cache(maxsize=256)
