@@ -88,22 +88,27 @@ def partition(
     remove_uncalled_computations([computation for computation in before if not computation.callers])
     module.config = _partitioned_config(module.config, module.entry)
     RemoveDeadCode().run(module)
-    MergeCommonSubexpressions().run(module)  # so that collectives of equal operands have the same
-    hoist_collectives(module)
-    min_bytes = windowed_dot_min_bytes
-    if min_bytes is None:
-        min_bytes = int(flags.get("windowed_dot_min_size")) << 20
-    for computation in list(module.computations):
-        rewrite_collectives(computation, devices)
-        window_dots(computation, devices, context.channels, min_bytes)
-        combine_collectives(computation)
-    add_groups_of_replicas(module, module.config.replica_count, devices)
+    if windowed_dot_min_bytes is None:
+        windowed_dot_min_bytes = int(flags.get("windowed_dot_min_size")) << 20
+    _optimize_collectives(context, windowed_dot_min_bytes)
     return EntryShardings(
         tuple([hlo_sharding_of(leaf, devices) for leaves in parameters for leaf in leaves]),
         tuple([hlo_sharding_of(leaf, devices) for leaf in results]),
         program_shape,
         devices,
     )
+
+
+def _optimize_collectives(context: PartitioningContext, windowed_dot_min_bytes: int) -> None:
+    """Rewrites the collectives of a partitioned module so that they take less time, and adds the other replicas."""
+    module, devices = context.module, context.devices
+    MergeCommonSubexpressions().run(module)  # so that collectives of equal operands have the same
+    hoist_collectives(module)
+    for computation in list(module.computations):
+        rewrite_collectives(computation, devices)
+        window_dots(computation, devices, context.channels, windowed_dot_min_bytes)
+        combine_collectives(computation)
+    add_groups_of_replicas(module, module.config.replica_count, devices)
 
 
 def _check_static(instruction: Instruction, placements: Placements) -> None:

@@ -240,10 +240,7 @@ class _SplitRowSort:
         block = min(size, size // count + 6 * math.isqrt(size // count) + 8)
         sent = [slice_dimension(write, table, 1, first, first + count) for first in (0, 1)]
         lengths = write.add(opcodes.SUBTRACT, sent[1], sent[0])  # [sender, receiver]
-        square = self._integers(count, count)
-        stays = compare(write, iota(write, square, 0), iota(write, square, 1), ComparisonDirection.EQ)
-        moved = write.add(opcodes.SELECT, stays, write.splat(0, square), lengths)
-        longest = reduce_dimensions(write, opcodes.MAXIMUM, moved, [0, 1], 0)
+        longest = self._longest_moved(lengths)
         source, within, first = self._sources(lengths, tile_index)
         shift = write.add(
             opcodes.SUBTRACT,
@@ -257,32 +254,42 @@ class _SplitRowSort:
             opcodes.SELECT, compare(write, source, write.broadcast(tile_index, source.shape), ComparisonDirection.EQ),
             write.splat(-1, source.shape), source,
         )  # fmt: skip
-        operands = len(own)
         state = [write.scalar(0, self.integer), longest, starts, source, within, *results, *padded]
 
         def continues(into: Writer, given: list[Instruction]) -> Instruction:
             return compare(into, given[0], given[1], _LT)
 
         def iteration(into: Writer, given: list[Instruction]) -> Sequence[Instruction]:
-            done, limit, first_rows, senders, offsets, *rest = given
-            offset = into.add(opcodes.SUBTRACT, offsets, into.broadcast(done, offsets.shape))
-            spread = into.splat(block, offset.shape)
-            is_sent = into.add(
-                opcodes.AND, compare(into, offset, into.splat(0, offset.shape), _GE), compare(into, offset, spread, _LT)
-            )
-            is_sent = into.add(opcodes.AND, is_sent, compare(into, senders, into.splat(0, senders.shape), _GE))
-            places = into.add(opcodes.ADD, into.add(opcodes.MULTIPLY, senders, spread), offset)
-            begins = into.add(opcodes.ADD, first_rows, into.broadcast(done, first_rows.shape))
-            updated = [
-                into.add(
-                    opcodes.SELECT, is_sent, self._at(into, self._received(into, value, begins, block), places), old
-                )
-                for old, value in zip(rest[:operands], rest[operands:], strict=True)
-            ]
-            following = into.add(opcodes.ADD, done, into.scalar(block, self.integer))
-            return [following, limit, first_rows, senders, offsets, *updated, *rest[operands:]]
+            return self._exchange_blocks(into, given, block)
 
-        return while_loop(write, state, continues, iteration, "exchange")[5 : 5 + operands]
+        return while_loop(write, state, continues, iteration, "exchange")[5 : 5 + len(own)]
+
+    def _longest_moved(self, lengths: Instruction) -> Instruction:
+        """Returns the largest number of elements that a device sends to another one. lengths: `[sender, receiver]`."""
+        write = self.write
+        stays = compare(write, iota(write, lengths.shape, 0), iota(write, lengths.shape, 1), ComparisonDirection.EQ)
+        moved = write.add(opcodes.SELECT, stays, write.splat(0, lengths.shape), lengths)
+        return reduce_dimensions(write, opcodes.MAXIMUM, moved, [0, 1], 0)
+
+    def _exchange_blocks(self, write: Writer, state: list[Instruction], block: int) -> list[Instruction]:
+        """Exchanges the next block of each pair of devices; returns the state of the loop after that.
+
+        state: the number of elements of each pair that are exchanged and that are to be; the first element for each
+        receiver; the sender of each element that is received, -1 if it stays, and its number there; the results so far
+        and the elements of the device, of each operand.
+        """
+        done, limit, starts, senders, numbers, *rest = state
+        results, own = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+        offset = write.add(opcodes.SUBTRACT, numbers, write.broadcast(done, numbers.shape))
+        size, zero = write.splat(block, offset.shape), write.splat(0, offset.shape)
+        is_sent = write.add(opcodes.AND, compare(write, offset, zero, _GE), compare(write, offset, size, _LT))
+        is_sent = write.add(opcodes.AND, is_sent, compare(write, senders, zero, _GE))
+        places = write.add(opcodes.ADD, write.add(opcodes.MULTIPLY, senders, size), offset)
+        begins = write.add(opcodes.ADD, starts, write.broadcast(done, starts.shape))
+        received = [self._at(write, self._received(write, value, begins, block), places) for value in own]
+        results = [write.add(opcodes.SELECT, is_sent, *each) for each in zip(received, results, strict=True)]
+        following = write.add(opcodes.ADD, done, write.scalar(block, self.integer))
+        return [following, limit, starts, senders, numbers, *results, *own]
 
     def _received(self, write: Writer, padded: Instruction, begins: Instruction, block: int) -> Instruction:
         """Sends the block that begins at `begins[i]` to member i; returns the received blocks as one row."""
