@@ -236,7 +236,7 @@ def test_what_other_devices_read_stays_until_they_meet_again(monkeypatch: pytest
     text = REDUCES_TO_ROOT.replace("collective-reduce(a, b), replica_groups={}", "all-reduce(a, b), replica_groups={}")
     module = xla.parse_hlo(text, verify=True)
     compile_module(module, replica_count=2)
-    monkeypatch.setattr(direct_collectives, "meet", lambda collective, meeting: meeting.received)
+    monkeypatch.setattr(direct_collectives, "append_rendezvous", lambda collective, exchange: exchange.received)
     with raises(VerificationError, codes.BUFFER_ASSIGNMENT):
         compile_module(module, replica_count=2)
 

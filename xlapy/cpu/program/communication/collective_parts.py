@@ -75,8 +75,8 @@ class Collective:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """What the members of a group do in a rendezvous.
+class RendezvousExchange:
+    """What the members of a group exchange in a rendezvous.
 
     sent: the arrays that a device contributes. received: the slices of those that it receives. reads: which bytes of
     the members' arrays a device reads, now or after a later rendezvous of the collective. exchanged: the numbers of the
@@ -90,30 +90,30 @@ class Meeting:
     exchanged: Sequence[int] = ()
 
 
-def begin_meeting(collective: Collective, meeting: Meeting) -> Generator[None, None, list[BufferSlice]]:
-    """The first rendezvous of a collective, which begins it; returns the slices that are received."""
+def begin_rendezvous(collective: Collective, exchange: RendezvousExchange) -> Generator[None, None, list[BufferSlice]]:
+    """Appends the first rendezvous of a collective, which begins it; returns the slices that are received."""
     if not collective.is_asynchronous:
-        _append(collective, meeting, RendezvousPart.WHOLE)
+        _append(collective, exchange, RendezvousPart.WHOLE)
         yield
-        return meeting.received
+        return exchange.received
     collective.start = len(collective.context.builder.program.host_calling_thunks)
-    _append(collective, meeting, RendezvousPart.START)
+    _append(collective, exchange, RendezvousPart.START)
     if collective.rendezvous.direct:
-        collective.context.reusable.difference_update(meeting.sent)  # later readers must not overwrite them
+        collective.context.reusable.difference_update(exchange.sent)  # later readers must not overwrite them
     yield
-    _append(collective, meeting, RendezvousPart.DONE)
-    return meeting.received
+    _append(collective, exchange, RendezvousPart.DONE)
+    return exchange.received
 
 
-def meet(collective: Collective, meeting: Meeting) -> list[BufferSlice]:
-    """A further rendezvous of a collective, when it ends; returns the slices that are received."""
-    _append(collective, meeting, RendezvousPart.WHOLE)
-    return meeting.received
+def append_rendezvous(collective: Collective, exchange: RendezvousExchange) -> list[BufferSlice]:
+    """Appends a further rendezvous of a collective, when it ends; returns the slices that are received."""
+    _append(collective, exchange, RendezvousPart.WHOLE)
+    return exchange.received
 
 
-def _append(collective: Collective, meeting: Meeting, part: RendezvousPart) -> None:
+def _append(collective: Collective, exchange: RendezvousExchange, part: RendezvousPart) -> None:
     program, rendezvous = collective.context.builder.program, collective.rendezvous
-    sent, received, participants = meeting.sent, meeting.received, meeting.participants
+    sent, received, participants = exchange.sent, exchange.received, exchange.participants
     if part is RendezvousPart.START:
         received = []
     elif part is RendezvousPart.DONE and not rendezvous.direct:  # the operands were copied at the start
@@ -134,7 +134,7 @@ def _append(collective: Collective, meeting: Meeting, part: RendezvousPart) -> N
         start=collective.start,
     )
     if program.spans_processes and part is not RendezvousPart.DONE:
-        thunk.remote_reads, thunk.exchanged = list(meeting.reads), tuple(meeting.exchanged)
+        thunk.remote_reads, thunk.exchanged = list(exchange.reads), tuple(exchange.exchanged)
     collective.context.append_callback(thunk)
 
 

@@ -2,7 +2,7 @@
 
 Staging memory holds, for each operand, the arrays of all members one after the other, in the order of the group.
 Results are computed by copies and by kernels whose sources start at the offset that concerns the device. Reductions go
-from the first member to the last, so they have the same bits as the interpreter's. Large operands are read in rank
+from the first member to the last, so they have the same bits as the interpreter's. Large operands are read in place
 (`direct_collectives`); unusual forms fall back to the host.
 
 Responsible for what each device sends and receives. Does not depend on where devices meet
@@ -25,9 +25,9 @@ from xlapy.cpu.program.builder import THUNK_RULES, LoweringContext
 from xlapy.cpu.program.communication import direct_collectives
 from xlapy.cpu.program.communication.collective_parts import (
     Collective,
-    Meeting,
     Parts,
-    begin_meeting,
+    RendezvousExchange,
+    begin_rendezvous,
     finish_pending,
     lower_at_once,
     lower_start,
@@ -88,8 +88,8 @@ def _staged(
     participants = [
         _participant(collective.operation, rendezvous, device, receives) for device in sorted(rendezvous.groups)
     ]
-    meeting = Meeting(participants, collective.operands, received, reads, range(len(reads)))
-    return (yield from begin_meeting(collective, meeting))
+    exchange = RendezvousExchange(participants, collective.operands, received, reads, range(len(reads)))
+    return (yield from begin_rendezvous(collective, exchange))
 
 
 def _participant(

@@ -19,7 +19,13 @@ from xlapy.base.shape import Shape
 from xlapy.codegen.emitters.loop_nest import LoopNest, element_loops
 from xlapy.codegen.region import kernel_builder, result_buffer
 from xlapy.cpu.program.buffer_slices import BufferSlice
-from xlapy.cpu.program.communication.collective_parts import Collective, Meeting, Parts, begin_meeting, meet
+from xlapy.cpu.program.communication.collective_parts import (
+    Collective,
+    Parts,
+    RendezvousExchange,
+    append_rendezvous,
+    begin_rendezvous,
+)
 from xlapy.cpu.program.communication.read_rules import root_reads, split_read, whole_reads
 from xlapy.cpu.program.communication.rendezvous_assignment import RendezvousRecord, byte_size
 from xlapy.cpu.program.shared_records import ADDRESS_BYTES
@@ -69,7 +75,7 @@ def publish_addresses(
     views: Sequence[PeerView] = (),
     reads: Sequence[RemoteRead] = (),
     exchanged: Sequence[int] | None = None,
-) -> Meeting:
+) -> RendezvousExchange:
     """Returns a rendezvous in which all members publish arrays, and receive the peer views.
 
     reads: which bytes of the published arrays the views read, now or after a later rendezvous. exchanged: the numbers
@@ -79,7 +85,7 @@ def publish_addresses(
     received = collective.allocate_received([view.shape for view in views])
     participants = [_participant(rendezvous, device, len(published), views) for device in sorted(rendezvous.groups)]
     numbers = range(len(reads)) if exchanged is None else exchanged
-    return Meeting(participants, list(published), received, reads, numbers)
+    return RendezvousExchange(participants, list(published), received, reads, numbers)
 
 
 def _participant(
@@ -135,8 +141,8 @@ def all_reduce(collective: Collective) -> Parts:
     count_of_blocks = len(blocks)
     reads = [block.read(n) for n, block in enumerate(blocks)]
     reads += [block.read(n + count_of_blocks, of_member=True) for n, block in enumerate(blocks)]
-    meeting = publish_addresses(collective, published, views, reads, range(count_of_blocks))
-    slices = yield from begin_meeting(collective, meeting)
+    exchange = publish_addresses(collective, published, views, reads, range(count_of_blocks))
+    slices = yield from begin_rendezvous(collective, exchange)
     width = 3 * count + 1
     received = [slices[n * width : (n + 1) * width] for n in range(len(blocks))]
     for together in operands_reduced_together(collective.operation):
@@ -144,14 +150,14 @@ def all_reduce(collective: Collective) -> Parts:
         sources = [slice_ for n in together for slice_ in received[n][:count]]
         _append_reduction(collective, sources, shapes, [received[n][count] for n in together])
     complete = range(count_of_blocks, 2 * count_of_blocks)
-    meet(collective, publish_addresses(collective, published, (), reads, complete))
+    append_rendezvous(collective, publish_addresses(collective, published, (), reads, complete))
     for block_slices, block in zip(received, blocks, strict=True):
         if block.shape.size:
             for source, target in zip(
                 block_slices[count + 1 : 2 * count + 1], block_slices[2 * count + 1 :], strict=True
             ):
                 collective.append(CopyThunk(source, target))
-    meet(collective, publish_addresses(collective, published))
+    append_rendezvous(collective, publish_addresses(collective, published))
 
 
 class _BlockPartition:
@@ -180,15 +186,15 @@ def reduce_to_root(collective: Collective) -> Parts:
     """Lowers a collective-reduce: the first member keeps the result, all others receive zeros."""
     operands, shapes, count = collective.operands, collective.shapes, collective.member_count
     views = [PeerView(s, constant_index(m), constant_index(n)) for n, s in enumerate(shapes) for m in range(count)]
-    meeting = publish_addresses(collective, operands, views, root_reads(shapes))
-    slices = yield from begin_meeting(collective, meeting)
+    exchange = publish_addresses(collective, operands, views, root_reads(shapes))
+    slices = yield from begin_rendezvous(collective, exchange)
     totals = [BufferSlice(shape.without_layout(), name=collective.name) for shape in shapes]
     for together in operands_reduced_together(collective.operation):
         sources = [slice_ for n in together for slice_ in slices[n * count : (n + 1) * count]]
         results = [totals[n] for n in together]
         _append_reduction(collective, sources, [shapes[n] for n in together], results)
     at_root = [PeerView(shape, _root_only, constant_index(len(operands) + n)) for n, shape in enumerate(shapes)]
-    received = meet(collective, publish_addresses(collective, [*operands, *totals], at_root))
+    received = append_rendezvous(collective, publish_addresses(collective, [*operands, *totals], at_root))
     for source, result in zip(received, collective.results, strict=True):
         collective.append(CopyThunk(source, result))
 
@@ -211,12 +217,12 @@ def reduce_scatter(collective: Collective, strides: Sequence[int], reads: Sequen
         for n, (shape, stride) in enumerate(zip(collective.shapes, strides, strict=True))
         for m in range(count)
     ]
-    slices = yield from begin_meeting(collective, publish_addresses(collective, operands, views, reads))
+    slices = yield from begin_rendezvous(collective, publish_addresses(collective, operands, views, reads))
     for together in operands_reduced_together(collective.operation):
         shapes = [collective.shapes[n] for n in together]
         sources = [slice_ for n in together for slice_ in slices[n * count : (n + 1) * count]]
         _append_reduction(collective, sources, shapes, [results[n] for n in together])
-    meet(collective, publish_addresses(collective, operands))
+    append_rendezvous(collective, publish_addresses(collective, operands))
 
 
 def _strided_offset(stride: int) -> NumberOfRank:
@@ -298,12 +304,12 @@ def concatenation(collective: Collective, dimension: int, block_count: int = 1) 
         if block_count > 1
         else whole_reads(shapes)
     )
-    slices = yield from begin_meeting(collective, publish_addresses(collective, operands, views, reads))
+    slices = yield from begin_rendezvous(collective, publish_addresses(collective, operands, views, reads))
     for n, (shape, result, (block, _)) in enumerate(zip(shapes, collective.results, blocks, strict=True)):
         for m in range(count if block.size else 0):
             kernel = _block_copy_kernel(collective.operation, shape, block, result.shape, dimension, m)
             collective.append(KernelThunk(kernel, [slices[n * count + m], result], collective.name))
-    meet(collective, publish_addresses(collective, operands))
+    append_rendezvous(collective, publish_addresses(collective, operands))
 
 
 def _block_of(shape: Shape, dimension: int, block_count: int) -> tuple[Shape, int]:
@@ -334,8 +340,8 @@ def _block_copy_kernel(
 
 def forwarding(collective: Collective, views: Sequence[PeerView], reads: Sequence[RemoteRead]) -> Parts:
     """Copies a whole array of some member to each result. reads: as those of the views."""
-    meeting = publish_addresses(collective, collective.operands, views, reads)
-    received = yield from begin_meeting(collective, meeting)
+    exchange = publish_addresses(collective, collective.operands, views, reads)
+    received = yield from begin_rendezvous(collective, exchange)
     for source, result in zip(received, collective.results, strict=True):
         collective.append(CopyThunk(source, result))
-    meet(collective, publish_addresses(collective, collective.operands))
+    append_rendezvous(collective, publish_addresses(collective, collective.operands))
