@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from xlapy.runtime.collectives.mpi import neighbors
-from xlapy.runtime.collectives.mpi.neighbors import Place, connect_neighbors, network_name, own_hosts
+from xlapy.runtime.collectives.mpi.neighbors import Endpoint, connect_neighbors, network_name, own_hosts
 
 NOWHERE = "256.256.256.256"
 
@@ -129,15 +129,17 @@ def test_a_process_that_cannot_be_reached_is_not_lost(
 def test_a_stranger_is_not_a_neighbor() -> None:
     accepted: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
-        place = Place(server.getsockname()[1], "a", ())
-        thread = threading.Thread(target=neighbors._accept, args=(server, place.token, time.monotonic() + 60, accepted))
+        endpoint = Endpoint(server.getsockname()[1], "a", ())
+        thread = threading.Thread(
+            target=neighbors._accept, args=(server, endpoint.token, time.monotonic() + 60, accepted)
+        )
         thread.start()
         with socket.create_connection(server.getsockname()) as stranger:
             stranger.sendall(b"0" * 16)
             assert stranger.recv(1) == b""
         with socket.create_connection(server.getsockname()) as gone:
             gone.sendall(b"1")
-        found = neighbors._connect(place, "a", time.monotonic() + 60)
+        found = neighbors._connect(endpoint, "a", time.monotonic() + 60)
         thread.join()
     assert found is not None and len(accepted) == 1
     found.close()

@@ -41,9 +41,10 @@ _GLOBAL_SCOPE: Final = "00"
 
 
 @dataclass(frozen=True)
-class Place:
+class Endpoint:
     """Where a process listens. network: names the network namespace, in which loopback addresses are the same. token:
-    proves to the predecessor that it has found the process, and to the process that its predecessor has."""
+    the predecessor sends its first half and receives its second half, so that each of them knows that the other end of
+    the connection is its neighbor."""
 
     port: int
     network: str
@@ -56,27 +57,27 @@ def connect_neighbors(
 ) -> dict[socket.socket, int]:
     """Returns the connections of a process to its neighbors, with the index of each. Collective.
 
-    allgather: returns the values that the processes give. network, hosts: see `Place`; those of this process are
+    allgather: returns the values that the processes give. network, hosts: see `Endpoint`; those of this process are
     `network_name()` and `own_hosts()`. Warns of a neighbor that cannot be reached.
     """
     is_local = len(set(allgather(network))) == 1
     with _listen(is_local) as server:
-        own = Place(server.getsockname()[1], network, hosts)
-        places: list[Place] = allgather(own)
+        own = Endpoint(server.getsockname()[1], network, hosts)
+        endpoints: list[Endpoint] = allgather(own)
         deadline = time.monotonic() + CONNECT_SECONDS
         accepted: list[socket.socket] = []
         thread = threading.Thread(target=_accept, args=(server, own.token, deadline, accepted))
         thread.start()
         successor = (index + 1) % count
-        connection = _connect(places[successor], network, deadline)
+        connection = _connect(endpoints[successor], network, deadline)
         thread.join()
     if connection is None:
         logger.warning(
-            "process %d cannot connect to process %d at port %d of %s: if one of them ends, time-outs will tell",
+            "process %d cannot connect to process %d at port %d of %s: only time-outs notice the end of one of them",
             index,
             successor,
-            places[successor].port,
-            ", ".join(places[successor].hosts),
+            endpoints[successor].port,
+            ", ".join(endpoints[successor].hosts),
         )
     found = dict.fromkeys(accepted, (index - 1) % count) | ({connection: successor} if connection else {})
     for one in found:
@@ -102,33 +103,41 @@ def _accept(server: socket.socket, token: bytes, deadline: float, accepted: list
             return
         try:
             connection.settimeout(min(left, _ADDRESS_SECONDS))
-            if hmac.compare_digest(connection.recv(_TOKEN_BYTES, socket.MSG_WAITALL), token[:_TOKEN_BYTES]):
+            if hmac.compare_digest(_received(connection, _TOKEN_BYTES), token[:_TOKEN_BYTES]):
                 connection.sendall(token[_TOKEN_BYTES:])
                 accepted.append(connection)
                 return
-        except OSError:  # it was none of ours, or its process has given up
+        except OSError:  # another program has connected, or the predecessor has given up
             pass
         connection.close()
 
 
-def _connect(place: Place, network: str, deadline: float) -> socket.socket | None:
-    """Connects to a process at the first of its addresses where it answers. It listens already."""
-    for host in ("127.0.0.1",) if place.network == network else place.hosts:
+def _connect(endpoint: Endpoint, network: str, deadline: float) -> socket.socket | None:
+    """Connects to a process, which listens already, at the first of its addresses where it answers."""
+    for host in ("127.0.0.1",) if endpoint.network == network else endpoint.hosts:
         left = deadline - time.monotonic()
         if left <= 0:
             break
         try:
-            connection = socket.create_connection((host, place.port), timeout=min(left, _ADDRESS_SECONDS))
+            connection = socket.create_connection((host, endpoint.port), timeout=min(left, _ADDRESS_SECONDS))
         except OSError:
             continue
         try:
-            connection.sendall(place.token[:_TOKEN_BYTES])
-            if hmac.compare_digest(connection.recv(_TOKEN_BYTES, socket.MSG_WAITALL), place.token[_TOKEN_BYTES:]):
+            connection.sendall(endpoint.token[:_TOKEN_BYTES])
+            if hmac.compare_digest(_received(connection, _TOKEN_BYTES), endpoint.token[_TOKEN_BYTES:]):
                 return connection
         except OSError:
             pass
         connection.close()
     return None
+
+
+def _received(connection: socket.socket, size: int) -> bytes:
+    """Returns the next bytes, fewer than `size` if the connection ends before."""
+    data = b""
+    while len(data) < size and (more := connection.recv(size - len(data))):
+        data += more
+    return data
 
 
 # --- addresses
