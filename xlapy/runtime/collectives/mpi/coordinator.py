@@ -34,8 +34,8 @@ end at once."""
 
 class Coordinator:
     """What the connections share. name: that of the store, which no other job has. joined: what each process has said
-    about itself, by index. finished: the number of connections of MPI libraries that have ended, of
-    `connected`. is_lost: whether one has ended without saying so."""
+    about itself, by index. connected: the number of connections of MPI libraries. finished: how many of these have
+    ended. is_lost: whether one has ended without saying so."""
 
     def __init__(self, process_count: int, timeout: float) -> None:
         self.process_count = process_count
@@ -131,7 +131,7 @@ def _place(process: dict[str, Any]) -> str:
 
 
 def serve(connection: socket.socket, state: Coordinator) -> None:
-    """Answers a process that joins, or its MPI library."""
+    """Answers a process that joins, or its MPI library. Other connections are closed."""
     with connection, contextlib.suppress(OSError, ValueError, KeyError):
         stream = connection.makefile("rwb", buffering=0)
 
@@ -141,6 +141,8 @@ def serve(connection: socket.socket, state: Coordinator) -> None:
         line = stream.readline().decode()
         if line.startswith("{"):
             answer(json.dumps(state.join(json.loads(line)) or {}))
+            return
+        if not line.startswith("cmd="):  # a connection of another program, such as a port scanner
             return
         with state.changed:
             state.connected += 1
