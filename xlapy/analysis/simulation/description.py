@@ -61,11 +61,11 @@ _MACHINE_FIELDS = ("name", "memory", "processors", "launch", "wake_up", "rates",
 _RATE_FIELDS = ("products", "elementwise", "transcendentals", "bandwidth", "kernel_overhead", "elements", "chains")
 _LEVEL_FIELDS = ("name", "size", "latency", "bandwidth", "algorithm", "collectives")
 _LINK_FIELDS = ("latency", "bandwidth")
-_COMPILED_SECONDS = ("handover", "meeting", "window")
+_COMPILED_SECONDS = ("handover", "meeting")
 _COMPILED_NUMBERS = ("division", "square_root", "pace")
 _COMPILED_FIELDS = (
-    "processor", "threads", "operations", "memory", "speeds", "overlap", "waiting", "line", *_COMPILED_NUMBERS,
-    *_COMPILED_SECONDS,
+    "processor", "threads", "operations", "memory", "speeds", "overlap", "window", "waiting", "line",
+    *_COMPILED_NUMBERS, *_COMPILED_SECONDS,
 )  # fmt: skip
 _MEMORY_RATES = 6
 """The rates of a working set in `compiled.memory`."""
@@ -156,7 +156,8 @@ def _compiled(data: Mapping[str, Any]) -> CompiledRates:
         operations=operations,
         line=_curve(_field(data, "line", "compiled."), "compiled.line"),
         waiting=_curve(_field(data, "waiting", "compiled."), "compiled.waiting"),
-        overlap=min(1.0, _seconds(_field(data, "overlap", "compiled."), "compiled.overlap")),
+        overlap=min(1.0, _amount(_field(data, "overlap", "compiled."), "compiled.overlap")),
+        window=_amount(_field(data, "window", "compiled."), "compiled.window"),
         memory=_memory_rows(_field(data, "memory", "compiled.")),
         speeds={name: _curve(rate, f"compiled.speeds.{name}") for name, rate in named("speeds").items()},
         **numbers,
@@ -278,8 +279,12 @@ def _positive(value: object, name: str) -> float:
 
 
 def _seconds(value: object, name: str) -> float:
+    return _amount(value, name, "a number of seconds")
+
+
+def _amount(value: object, name: str, what: str = "a number of at least 0") -> float:
     if not _is_number(value) or float(str(value)) < 0:
-        raise _Malformed(f"{name} is a number of seconds, given {value!r}")
+        raise _Malformed(f"{name} is {what}, given {value!r}")
     return float(str(value))
 
 

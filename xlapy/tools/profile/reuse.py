@@ -3,8 +3,8 @@
 A cache that holds the most recent D bytes has the data of every access with a distance of at most D. The program runs
 again and again, so that the first access of a run follows the last one of the run before.
 
-    a = f32[1000] negate(x)     reads x: distance 8,000 + 8,000 bytes, as b and a have been touched since the last run
-    b = f32[1000] negate(a)     reads a: distance 4,000 + 4,000 bytes, as a has just been written
+    a = f32[1000] negate(x)     reads x: distance 4,000 + 8,000 bytes, as a and b have been touched since the last run
+    b = f32[1000] negate(a)     reads a: distance 4,000 bytes, as a has just been written
 
 Responsible for distances in a native program. Does not depend on caches or on times.
 """

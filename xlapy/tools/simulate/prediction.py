@@ -26,13 +26,13 @@ def predicted(module: Module, machine: MachineDescription, counts: DeviceCounts,
     if rates is None:
         return simulate(module, machine, counts, options)
     topology = make_topology(machine, counts.devices)
-    local = counts if len(topology.levels) == 1 else DeviceCounts(1, topology.innermost_devices)
+    local = counts.devices if len(topology.levels) == 1 else topology.innermost_devices
     reason = _reason_against_kernels(module, rates.processor)
     if reason:
         outcome = simulate(module, machine, counts, options)
         outcome.warnings.append(f"times are those of rates of operations, not of kernels: {reason}")
         return outcome
-    time = ProgramTime(module, counts, rates, local.devices)
+    time = ProgramTime(module, counts, rates, local)
     outcome = simulate(module, machine, counts, replace(options, seconds=time.seconds(), wakes=time.at_once))
     if time.host_calls:
         outcome.warnings.append(f"the time of {', '.join(time.host_calls)}, which the host computes, is unknown")
