@@ -182,14 +182,17 @@ class _Run:
     def _timed_results(self, arguments: Sequence[Sequence[Any]], outfed: list[list[Any]]) -> list[Any]:
         """Runs the program as often as the options say, and prints the times. Returns the result of each device."""
         executable, processes = self.executable, self.processes
-        files = files_of_devices("--infeed", self.options.infeeds, len(executable.devices))
-        own = [files[number] for number in self.interface.devices]
-        fed = processes.together("reading the infeeds", lambda: infeed_values(executable.module, own))
+        fed = processes.together("reading the infeeds", self._infeed_values)
         execute = partial(_execute, executable, arguments, fed, outfed, self.observer)
         results, times = processes.together("the run", lambda: _timed(execute, self.options.repeat))
         if processes.prints:
             show_times(times)
         return results
+
+    def _infeed_values(self) -> list[list[Any]]:
+        """Returns the values for the infeed of each device of this process."""
+        files = files_of_devices("--infeed", self.options.infeeds, len(self.executable.devices))
+        return infeed_values(self.executable.module, [files[number] for number in self.interface.devices])
 
     def _compare_with_one(self, arrays: Mapping[int, Sequence[Array]]) -> int:
         """Compares the results with those of one process, and those of a partitioned program with those of one device.
@@ -201,11 +204,7 @@ class _Run:
             code = compare_with_single_process(processes, executable, arrays, self._results_alone)
         if executable.entry_shardings is None or source is None:
             return code
-        found = {
-            n: row
-            for one in processes.gather(self.interface.results(processes, arrays), "the results")
-            for n, row in one.items()
-        }
+        found = self._of_all_processes(self.interface.results(processes, arrays))
 
         def compare() -> int:
             arguments, _ = self._all_arguments()
