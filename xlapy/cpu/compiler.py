@@ -138,8 +138,8 @@ def passes(
 
     explain: is called with each decision of fusion. copied: is called with each instruction that becomes part of a
     fusion, and its copy there. devices: numbers of replicas and of partitions, or zeros if they are unknown. donated:
-    the numbers of the arguments whose memory the program may overwrite. overlaps: whether other
-    instructions run between the starts and the dones of exchanges between devices, as is worth it over processes.
+    the numbers of the arguments whose memory the program may overwrite. overlaps: whether other instructions run
+    between the starts and the dones of exchanges between devices, which is faster if they are in different processes.
     """
     return [
         OrderSideEffects(),

@@ -106,8 +106,9 @@ class Client:
         `program` is what `XlaBuilder.build` returns, a `Module`, HLO text, a serialized HloModuleProto, or StableHLO,
         as text or as the bytecode of a portable artifact. The defaults are the module's own replica_count and
         num_partitions. Raises `ParseError`, `ProtoError`, `BytecodeError`, `VerificationError`, `InvalidArgumentError`
-        if there are too few devices, or `UnsupportedError` for operations that the platform cannot run and for
-        shardings: a program for several partitions must be partitioned already.
+        if there are too few devices, or `UnsupportedError` for operations that the platform cannot run and, without
+        `use_spmd_partitioning`, for shardings that split values: a program for several partitions must then be
+        partitioned already.
 
         `use_spmd_partitioning`, as in XLA, partitions a program that is written for all partitions together, by its
         shardings. The program itself is not changed. A call then takes and returns global arrays, and
@@ -116,7 +117,8 @@ class Client:
 
         `donate` lists parameters whose buffers the program may reuse for its results, in addition to the module's own
         input_output_alias and buffer_donor. A call deletes the buffers that it is given for these parameters. NumPy
-        arrays are not affected. Memory with another user, such as an array made from the buffer, is copied first.
+        arrays and global arrays are not affected. Memory with another user, such as an array made from the buffer, is
+        copied first.
 
         `check_nans` and `check_infs`, by default the flags of these names, make a run fail at the first instruction
         that produces a NaN or an infinity from operands without one: `ExecutionError` names it. Such programs are

@@ -143,10 +143,10 @@ class Executable:
     def _call_with_global_arrays(self, arguments: Sequence[Any], observer: Observer | None) -> Any:
         shardings = self.entry_shardings
         if shardings is None or self.num_replicas > 1 or len(self.addressable_devices) < len(self.devices):
-            why = "" if shardings is None else ", which a call with global arrays cannot do"
+            limit = "" if shardings is None else "; global arrays are for one replica, in one process"
             raise InvalidArgumentError(
                 codes.DEVICE_ARGUMENTS,
-                f"{self.name} runs on {self._devices_text()}{why}: give each its arguments by execute_sharded",
+                f"{self.name} runs on {self._devices_text()}: give each its arguments by execute_sharded{limit}",
             )
         values = check_arguments(shardings.program_shape, arguments)
         local = [shardings.local_arguments(values, partition) for partition in range(self.num_partitions)]

@@ -2,9 +2,9 @@
 
 A send copies its arrays to a `RemoteMessage`, posts a request to the transport, and goes on. A receive posts a request
 with a new message when it starts, and waits for it when it is done. The thread of the transport moves the data in the
-meantime. A message belongs to its device until that releases
-it, and to the transport until its request completes; released messages are freed by later transfers. They are no part
-of the memory of a launch, which ends without waiting for them.
+meantime. A message belongs to its device until the device releases it, and to the transport until its request
+completes; released messages are freed by later transfers. They are no part of the memory of a launch, which ends
+without waiting for them.
 
 The queue of a pair of devices in different processes holds nothing but the `RemoteEnd` of the local device.
 

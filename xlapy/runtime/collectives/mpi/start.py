@@ -278,7 +278,8 @@ def finalize(process_index: int, have_all_left: bool) -> None:
     import mpi4py
     from mpi4py import MPI
 
-    is_own = bool(_loaded) or mpi4py.rc.finalize is not False  # else mpi4py finalizes MPI later, without a limit
+    # Unless the program has told mpi4py not to finalize MPI, mpi4py would do so later, without a time limit.
+    is_own = bool(_loaded) or mpi4py.rc.finalize is not False
     if have_all_left:
         if is_own and not MPI.Is_finalized():
             seconds = float(flags.get("collective_timeout"))

@@ -1,7 +1,7 @@
 """`PeerWatch`: notices at once that a process has ended, by a connection to each of its neighbors.
 
-The processes form a ring (`neighbors`). The system closes the connections of a process
-that ends, however it ends. What neighbors notice, they tell the others through the transport. MPI itself does not tell.
+The processes form a ring (`neighbors`). The system closes the connections of a process that ends, however it ends.
+Neighbors tell the other processes through the transport. MPI itself does not report a process that has ended.
 
 A process that is stopped keeps its connections. It is noticed by time-outs of exchanges, and at the end of the
 processes by the lack of heartbeats.
@@ -21,7 +21,7 @@ from typing import Any, Final
 HEARTBEAT_SECONDS: Final = 1.0
 
 _SELECT_SECONDS: Final = 0.1
-"""How soon watching ends."""
+"""How long the thread waits for data at a time, and so how soon `stop` ends it."""
 
 _ALIVE, _LEAVING, _FINALIZING, _GONE = b".", b"L", b"F", b"G"
 """What neighbors send: a heartbeat; that this process leaves the process group; then that it finalizes MPI, or ends
