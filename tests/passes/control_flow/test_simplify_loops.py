@@ -250,3 +250,38 @@ def test_a_sharded_loop_keeps_its_state() -> None:
     module = parse_hlo(text)
     run_passes(module, "simplify-loops")
     assert len(loop_of(module).shape.tuple_shapes) == 6
+
+
+def test_an_asynchronous_operation_that_stays_keeps_its_done() -> None:
+    """The last element needs the done only, but a control edge keeps the start."""
+    module = simplified(
+        program(
+            "x = f32[2] parameter(0)",
+            "z = s32[] constant(0)",
+            "init = (s32[], f32[2], f32[2]) tuple(z, x, x)",
+            "w = (s32[], f32[2], f32[2]) while(init), condition=less, body=step",
+            "ROOT r = f32[2] get-tuple-element(w), index=1",
+            before="""
+less {
+  p = (s32[], f32[2], f32[2]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  limit = s32[] constant(5)
+  ROOT l = pred[] compare(i, limit), direction=LT
+}
+step {
+  q = (s32[], f32[2], f32[2]) parameter(0)
+  j = s32[] get-tuple-element(q), index=0
+  v = f32[2] get-tuple-element(q), index=1
+  s = (f32[2], f32[2], u32[]) copy-start(v)
+  n = f32[2] negate(v), control-predecessors={s}
+  d = f32[2] copy-done(s)
+  by = s32[] constant(1)
+  a = s32[] add(j, by)
+  ROOT t = (s32[], f32[2], f32[2]) tuple(a, n, d)
+}
+""",
+        )
+    )
+    loop = loop_of(module)
+    assert loop.shape.to_text(layout=False) == "(s32[], f32[2])"
+    assert [i.op for i in loop.computations[1]].count(opcodes.COPY_DONE) == 1
