@@ -195,3 +195,13 @@ def test_arrays_without_elements_need_no_exchange(name: str) -> None:
         ROOT r = f32[16,8] concatenate(y, x), dimensions={{0}}, sharding={ROWS} }}"""
     module, _ = run_sharded(text, 4, [_array("f32[16,8]")])
     assert _sent(module) == {}
+
+
+def test_an_array_without_elements_that_stays_in_a_concatenation() -> None:
+    """The concatenate has another sharding than its only operand with elements, so it is not replaced by that."""
+    text = f"""HloModule m
+      ENTRY e {{ x = f32[16,8] parameter(0), sharding={ROWS}
+        y = f32[16,8] negate(x), sharding={{replicated}}
+        n = f32[0,8] slice(x), slice={{[3:3],[0:8]}}
+        ROOT r = f32[16,8] concatenate(y, n), dimensions={{0}}, sharding={ROWS} }}"""
+    run_sharded(text, 4, [_array("f32[16,8]")])

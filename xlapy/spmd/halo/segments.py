@@ -196,7 +196,8 @@ def segments_of_concatenation(
     found: list[Segments] = []
     before = 0
     for number, each in enumerate(ranges):
-        found.append(_segments_of_range(number, each, arrays[each.array], before, tile_size, tiles))
+        if each.length:  # an array without elements has no tiles
+            found.append(_segments_of_range(number, each, arrays[each.array], before, tile_size, tiles))
         before += each.length
     return Segments.joined(found)
 
