@@ -31,7 +31,7 @@ def pairs_of_tiles(tiling: Tiling, others: Iterable[Tiling | None], sources: np.
     return _pairs_of_tiles(tiling, given, sources.astype(np.int64).tobytes())
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=32)
 def _pairs_of_tiles(tiling: Tiling, others: tuple[Tiling, ...], sources: bytes) -> Permutation:
     source_tiles = np.frombuffer(sources, np.int64)
     target_tiles = np.flatnonzero(source_tiles >= 0)
@@ -53,7 +53,7 @@ def _pairs_of_ranks(groups: ReplicaGroups, sources: np.ndarray[Any, Any], target
     return _sorted_pairs(devices[:, sources].ravel(), devices[:, targets].ravel())
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=32)
 def pairs_of_contents(before: tuple[Tiling, ...], after: tuple[Tiling, ...]) -> Permutation:
     """Returns the pairs of a permutation after which each device holds what the tilings in `after` identify.
 
