@@ -205,3 +205,18 @@ def test_an_array_without_elements_that_stays_in_a_concatenation() -> None:
         n = f32[0,8] slice(x), slice={{[3:3],[0:8]}}
         ROOT r = f32[16,8] concatenate(y, n), dimensions={{0}}, sharding={ROWS} }}"""
     run_sharded(text, 4, [_array("f32[16,8]")])
+
+
+@pytest.mark.filterwarnings("error")
+def test_windows_over_padding_alone() -> None:
+    """The tiles of an array without elements have no size to divide by."""
+    text = """HloModule m
+      most { a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT c = f32[] maximum(a, b) }
+      ENTRY e { x = f32[16] parameter(0), sharding={devices=[4]<=[4]}
+        z = f32[] constant(5)
+        n = f32[0] slice(x), slice={[3:3]}
+        ROOT r = f32[8] reduce-window(n, z), window={size=2 pad=4_5}, to_apply=most,
+          sharding={devices=[4]<=[4]} }"""
+    run_sharded(text, 4, [_array("f32[16]")])

@@ -102,8 +102,12 @@ class HaloExchange:
     def read(
         self, array: Instruction, size: int, spans: Spans, fill: Instruction | None, is_whole: bool
     ) -> Instruction:
-        """Returns the span of the device's tile, from the whole array or from tiles on all devices."""
-        return self.span_of_whole(array, spans, fill) if is_whole else self.span(array, size, spans, fill)
+        """Returns the span of the device's tile, from the whole array or from tiles on all devices.
+
+        An array without elements is whole on each of them.
+        """
+        is_here = is_whole or not size
+        return self.span_of_whole(array, spans, fill) if is_here else self.span(array, size, spans, fill)
 
     def span_of_whole(self, array: Instruction, spans: Spans, fill: Instruction | None) -> Instruction:
         """Returns the span of the device's tile from the whole array, without communication."""
