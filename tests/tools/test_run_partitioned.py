@@ -139,6 +139,16 @@ def test_manual_regions(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"[{SINGLE_DEVICE}]" in message and "does not run on one device" in message
 
 
+def test_processes_compare_manual_regions_with_one_process_only(tmp_path: Path) -> None:
+    found = run_job(
+        Path("-m"), 2, "xlapy", "run", str(tmp_path / "manual.mlir"), "--random", "3", "--compare", "single"
+    )
+    first, second = found.output.splitlines()
+    assert (found.code, found.errors) == (0, "")
+    assert first == "the results of 2 devices in 2 processes have the same bits as those of one process"
+    assert second.startswith("they are not compared with those of one device: ") and f"[{SINGLE_DEVICE}]" in second
+
+
 def test_types_of_other_packages(capsys: pytest.CaptureFixture[str]) -> None:
     x = np.arange(32).reshape(4, 8).astype(ml_dtypes.bfloat16)
     w = np.eye(8, 2).astype(ml_dtypes.bfloat16)

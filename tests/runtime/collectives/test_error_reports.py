@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -126,3 +127,18 @@ with time_limit(0.2, "process 0: too late"):
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment())
     assert (done.returncode, done.stdout, done.stderr) == (1, "in time\n", "process 0: too late\n")
+
+
+def test_equal_errors_of_threads_are_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failure, each thread that waits has an error of its own words."""
+    group: Any = SimpleNamespace(process_index=1, is_forked=False, transport=Others({}))
+    monkeypatch.setattr(error_reports, "current_process_group", lambda: group)
+    shown: list[BaseException | None] = []
+    hook = error_reports._first_of_threads(lambda given: shown.append(given.exc_value))
+    errors = [ExecutionError(codes.PROCESS_LOST, f"thread {n} has waited") for n in range(3)] + [ValueError("own")]
+    for error in (*errors, *errors):
+        hook(threading.ExceptHookArgs((type(error), error, None, None)))
+    assert shown == [errors[0], errors[3]]
+    monkeypatch.setattr(error_reports, "current_process_group", lambda: None)
+    hook(threading.ExceptHookArgs((ValueError, errors[3], None, None)))
+    assert shown[2:] == [errors[3]]

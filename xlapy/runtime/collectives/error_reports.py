@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -78,8 +79,10 @@ def _is_shown_before(group: ProcessGroup, key: int) -> bool:
 
 
 def show_uncaught_errors_once() -> None:
-    """Applies `show_once` to the uncaught exceptions of this process."""
+    """Applies `show_once` to the uncaught exceptions of this process. Those of threads other than the main one end no
+    process: of equal ones, this process shows the first."""
     previous = sys.excepthook
+    threading.excepthook = _first_of_threads(threading.excepthook)
 
     def hook(kind: type[BaseException], error: BaseException, lines: TracebackType | None) -> None:
         def show() -> None:
@@ -92,3 +95,23 @@ def show_uncaught_errors_once() -> None:
             show()
 
     sys.excepthook = hook
+
+
+def _first_of_threads(
+    previous: Callable[[threading.ExceptHookArgs], object],
+) -> Callable[[threading.ExceptHookArgs], None]:
+    """Returns a hook that shows an uncaught error of a thread by `previous`, unless another thread has shown it."""
+    shown, lock = set[int](), threading.Lock()
+
+    def hook(given: threading.ExceptHookArgs) -> None:
+        group = current_process_group()
+        if group is not None and not group.is_forked and isinstance(given.exc_value, Exception):
+            key = error_key(given.exc_value, has_failed=group.transport.has_failed)
+            with lock:
+                is_first = key not in shown
+                shown.add(key)
+            if not is_first:
+                return
+        previous(given)
+
+    return hook

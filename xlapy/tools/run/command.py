@@ -14,6 +14,8 @@ from typing import Any
 import click
 import numpy as np
 
+from xlapy.base.error_codes.interfaces import commands as codes
+from xlapy.base.errors import UnsupportedError
 from xlapy.runtime import Executable, platform_names
 from xlapy.runtime.engine.arguments import leaves
 from xlapy.runtime.values import Observer
@@ -207,8 +209,16 @@ class _Run:
         found = self._of_all_processes(self.interface.results(processes, arrays))
 
         def compare() -> int:
+            if not processes.prints:
+                return 0
             arguments, _ = self._all_arguments()
-            return compare_with_unpartitioned(source, executable, arguments, found) if processes.prints else 0
+            try:
+                return compare_with_unpartitioned(source, executable, arguments, found)
+            except UnsupportedError as error:
+                if processes.count == 1 or error.code != codes.SINGLE_DEVICE:
+                    raise
+                click.echo(f"they are not compared with those of one device: {error}")
+                return 0
 
         other = processes.together("the run of the unpartitioned program", compare)
         return max(code, *processes.gather(other, "whether results differ"))
