@@ -132,7 +132,7 @@ def passes(
     devices: tuple[int, int] = (0, 0),
     donated: Collection[int] = (),
     *,
-    overlaps: bool = True,
+    overlaps: bool = False,
 ) -> list[Pass]:
     """Returns the passes that optimize a module before it is lowered to thunks.
 
