@@ -17,6 +17,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
+from xlapy.base.concurrency.forking import fork_safe_lock
 from xlapy.base.error_codes.code import split_code
 from xlapy.base.errors import XlaError
 from xlapy.runtime.collectives.process_group import ErrorReport, ProcessGroup, current_process_group
@@ -101,7 +102,7 @@ def _first_of_threads(
     previous: Callable[[threading.ExceptHookArgs], object],
 ) -> Callable[[threading.ExceptHookArgs], None]:
     """Returns a hook that shows an uncaught error of a thread by `previous`, unless another thread has shown it."""
-    shown, lock = set[int](), threading.Lock()
+    shown, lock = set[int](), fork_safe_lock()
 
     def hook(given: threading.ExceptHookArgs) -> None:
         group = current_process_group()
