@@ -1,7 +1,7 @@
 """JAX functions on meshes of 2, 4 and 8 devices for `benchmarks/simulation.py`: programs that were held out.
 
 The simulator's model was developed on the sets of `simulation_programs` and checked on these afterwards. The causes of
-some misses were then mended, so that the set `fresh`, which is run last, says how close new programs come.
+some misses were mended then. The set `fresh` was measured after that.
 """
 
 from __future__ import annotations
